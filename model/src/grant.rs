@@ -1,0 +1,296 @@
+//! What a definition lets a step reach, and what a node ever allows.
+//!
+//! The full list of capabilities is one struct, [`Grants`]. Its default denies everything, an unknown
+//! name is an error that lists the valid ones, and an input can never widen a grant: grants are
+//! literals.
+
+use std::{collections::BTreeSet, fmt};
+
+use serde::{Deserialize, Serialize};
+
+/// The name of a capability; `report` is not one, every step has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Capability {
+    /// Run command profiles.
+    Exec,
+    /// Read and write below named roots.
+    Files,
+    /// Move bulk data between registries and files.
+    Transfer,
+    /// Read facts about the node.
+    Facts,
+    /// Read the state of the GPUs.
+    Gpu,
+}
+
+impl Capability {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Exec, Self::Files, Self::Transfer, Self::Facts, Self::Gpu];
+
+    /// The name in documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exec => "exec",
+            Self::Files => "files",
+            Self::Transfer => "transfer",
+            Self::Facts => "facts",
+            Self::Gpu => "gpu",
+        }
+    }
+
+    /// The WIT interface that a component imports to use it, without the version.
+    #[must_use]
+    pub const fn interface(self) -> &'static str {
+        match self {
+            Self::Exec => "fettle:exec/exec",
+            Self::Files => "fettle:files/files",
+            Self::Transfer => "fettle:transfer/transfer",
+            Self::Facts => "fettle:facts/facts",
+            Self::Gpu => "fettle:gpu/gpu",
+        }
+    }
+
+    /// A line of a definition that would grant it, to put into an error message.
+    #[must_use]
+    pub const fn example(self) -> &'static str {
+        match self {
+            Self::Exec => "grants: { exec: { profiles: [<profile>] } }",
+            Self::Files => "grants: { files: { write: [<root>] } }",
+            Self::Transfer => "grants: { transfer: { hosts: [\"<host>:<port>\"] } }",
+            Self::Facts => "grants: { facts: { read: [system] } }",
+            Self::Gpu => "grants: { gpu: { read: true } }",
+        }
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// All that one step may reach. Nothing, unless said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Grants {
+    /// Command profiles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exec: Option<ExecGrant>,
+    /// Files below named roots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilesGrant>,
+    /// Hosts to transfer from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<TransferGrant>,
+    /// Facts about the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub facts: Option<FactsGrant>,
+    /// The state of the GPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuGrant>,
+}
+
+/// Which command profiles may run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExecGrant {
+    /// Profile ids of the policy bundle.
+    pub profiles: BTreeSet<String>,
+}
+
+/// Which paths may be read or written: `root` or `root/below/it`. Write includes read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FilesGrant {
+    /// Read only.
+    pub read: BTreeSet<String>,
+    /// Read and write.
+    pub write: BTreeSet<String>,
+}
+
+/// Which hosts may be reached by transfers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TransferGrant {
+    /// `host:port`, exactly as the reference writes it.
+    pub hosts: BTreeSet<String>,
+}
+
+/// Which facts may be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FactsGrant {
+    /// Names of functions of the `facts` interface.
+    pub read: BTreeSet<Fact>,
+}
+
+/// A group of facts about the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fact {
+    /// Host name, operating system, kernel, boot.
+    System,
+    /// Memory and swap.
+    Memory,
+    /// Mounted file systems.
+    Filesystems,
+    /// Processes: name, state, age.
+    Processes,
+    /// The kernel log.
+    KernelLog,
+}
+
+/// Whether the state of the GPUs may be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GpuGrant {
+    /// The snapshot.
+    pub read: bool,
+}
+
+/// In a node's ceiling, an entry that allows every profile, root or host. Not valid in a grant.
+pub const ANY: &str = "*";
+
+impl Grants {
+    /// The capabilities that are granted at all.
+    #[must_use]
+    pub fn capabilities(&self) -> BTreeSet<Capability> {
+        Capability::ALL.into_iter().filter(|capability| self.has(*capability)).collect()
+    }
+
+    /// Whether the capability is granted at all.
+    #[must_use]
+    pub const fn has(&self, capability: Capability) -> bool {
+        match capability {
+            Capability::Exec => self.exec.is_some(),
+            Capability::Files => self.files.is_some(),
+            Capability::Transfer => self.transfer.is_some(),
+            Capability::Facts => self.facts.is_some(),
+            Capability::Gpu => self.gpu.is_some(),
+        }
+    }
+
+    /// What of this grant a node's ceiling does not allow, as `capability: entry`; empty when all is
+    /// allowed.
+    #[must_use]
+    pub fn beyond(&self, ceiling: &Self) -> Vec<String> {
+        let mut beyond = Vec::new();
+        let mut compare =
+            |what: &str, asked: Option<&BTreeSet<String>>, allowed: Option<&BTreeSet<String>>, below: bool| {
+                for entry in asked.into_iter().flatten() {
+                    let covers = |limit: &String| limit == ANY || limit == entry || (below && is_below(entry, limit));
+                    if !allowed.is_some_and(|limits| limits.iter().any(covers)) {
+                        beyond.push(format!("{what}: {entry}"));
+                    }
+                }
+            };
+        compare(
+            "exec.profiles",
+            self.exec.as_ref().map(|g| &g.profiles),
+            ceiling.exec.as_ref().map(|g| &g.profiles),
+            false,
+        );
+        compare(
+            "transfer.hosts",
+            self.transfer.as_ref().map(|g| &g.hosts),
+            ceiling.transfer.as_ref().map(|g| &g.hosts),
+            false,
+        );
+        compare("files.write", self.files.as_ref().map(|g| &g.write), ceiling.files.as_ref().map(|g| &g.write), true);
+        let readable = ceiling.files.as_ref().map(|g| &g.read | &g.write);
+        compare("files.read", self.files.as_ref().map(|g| &g.read), readable.as_ref(), true);
+        for fact in self.facts.iter().flat_map(|g| &g.read) {
+            if !ceiling.facts.as_ref().is_some_and(|g| g.read.contains(fact)) {
+                beyond.push(format!("facts.read: {fact}"));
+            }
+        }
+        if self.gpu.as_ref().is_some_and(|g| g.read) && !ceiling.gpu.as_ref().is_some_and(|g| g.read) {
+            beyond.push("gpu.read: true".to_owned());
+        }
+        beyond
+    }
+}
+
+impl FilesGrant {
+    /// Whether `path` (`root/below/it`) may be read.
+    #[must_use]
+    pub fn may_read(&self, path: &str) -> bool {
+        self.may_write(path) || covers(&self.read, path)
+    }
+
+    /// Whether `path` may be written.
+    #[must_use]
+    pub fn may_write(&self, path: &str) -> bool {
+        covers(&self.write, path)
+    }
+}
+
+fn covers(prefixes: &BTreeSet<String>, path: &str) -> bool {
+    prefixes.iter().any(|prefix| prefix == path || is_below(path, prefix))
+}
+
+/// Whether `path` is below `prefix`, by whole names: `models-old` is not below `models`.
+fn is_below(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'))
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::System => "system",
+            Self::Memory => "memory",
+            Self::Filesystems => "filesystems",
+            Self::Processes => "processes",
+            Self::KernelLog => "kernel-log",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grants(text: &str) -> Grants {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_granted_by_default() {
+        assert!(Grants::default().capabilities().is_empty());
+        assert!(!FilesGrant::default().may_read("models/a"));
+    }
+
+    #[test]
+    fn an_unknown_capability_is_an_error_that_lists_the_valid_ones() {
+        let error = serde_json::from_str::<Grants>(r#"{"shell": {}}"#).unwrap_err().to_string();
+        assert!(
+            error.contains("unknown field `shell`, expected one of `exec`, `files`, `transfer`, `facts`, `gpu`"),
+            "{error}"
+        );
+        assert!(serde_json::from_str::<Grants>(r#"{"exec": {"profile": ["a"]}}"#).is_err());
+    }
+
+    #[test]
+    fn a_prefix_ends_at_a_whole_name() {
+        let files = grants(r#"{"files": {"write": ["models"], "read": ["etc/app"]}}"#).files.unwrap();
+        assert!(files.may_write("models/a") && files.may_read("models/a") && files.may_read("etc/app/x"));
+        assert!(!files.may_write("models-old/a") && !files.may_write("etc/app/x") && !files.may_read("etc/apps"));
+    }
+
+    #[test]
+    fn what_is_over_the_ceiling_is_named() {
+        let ceiling =
+            grants(r#"{"files": {"write": ["models"]}, "transfer": {"hosts": ["*"]}, "exec": {"profiles": ["a"]}}"#);
+        let asked = grants(
+            r#"{"files": {"write": ["models/x", "etc"], "read": ["models"]}, "transfer": {"hosts": ["r:1"]},
+                "exec": {"profiles": ["a", "b"]}, "gpu": {"read": true}, "facts": {"read": ["kernel-log"]}}"#,
+        );
+        assert_eq!(
+            asked.beyond(&ceiling),
+            ["exec.profiles: b", "files.write: etc", "facts.read: kernel-log", "gpu.read: true"]
+        );
+        assert!(Grants::default().beyond(&Grants::default()).is_empty());
+    }
+}

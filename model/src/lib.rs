@@ -1,0 +1,26 @@
+//! What Fettle's things *are*: definitions, graphs, plans, grants, policy, operations, leases.
+//!
+//! This crate is pure. It knows no clock, no network, no file system, no database and no sandbox, so
+//! that the plane and every host compute the same [`plan::Plan`] from the same signed bytes.
+
+pub mod canonical;
+pub mod catalog;
+pub mod check;
+pub mod command;
+pub mod definition;
+pub mod descriptor;
+pub mod digest;
+pub mod document;
+pub mod expression;
+pub mod failure;
+pub mod grant;
+pub mod graph;
+pub mod name;
+pub mod operation;
+pub mod plan;
+pub mod policy;
+pub mod reference;
+pub mod schema;
+pub mod task;
+pub mod time;
+pub mod violation;

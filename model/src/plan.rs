@@ -1,0 +1,198 @@
+//! What an operation resolves to: an immutable component graph with every digest pinned.
+//!
+//! [`plan`] is one pure function. The plane computes it to know what it asks for, the host computes it
+//! again from signed bytes and refuses when the digests differ.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    canonical::{self, NotCanonical},
+    catalog::Catalog,
+    check,
+    definition::{Definition, OnFailure, Retry},
+    digest::Digest,
+    grant::Grants,
+    graph,
+    name::{OperationType, StepId, StepKind, Version},
+    reference::Reference,
+    schema, time,
+    violation::Violations,
+};
+
+/// The signed artifacts that an operation is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sources {
+    /// The operation definition.
+    pub definition: Reference,
+    /// The step catalog.
+    pub catalog: Reference,
+    /// The policy bundle.
+    pub policy: Reference,
+}
+
+/// An operation with everything decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// What it was made from.
+    pub sources: Sources,
+    /// The operation's type.
+    pub operation_type: OperationType,
+    /// The version of the type.
+    pub version: Version,
+    /// The validated inputs.
+    pub inputs: Value,
+    /// The graph, each step after all that it needs.
+    pub steps: Vec<PlannedStep>,
+    /// What to do when a step has failed for good.
+    pub on_failure: OnFailure,
+}
+
+/// One step with its component pinned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedStep {
+    /// Its name.
+    pub id: StepId,
+    /// The kind it implements.
+    pub kind: StepKind,
+    /// The component.
+    pub component: Reference,
+    /// Steps that must have succeeded before.
+    pub needs: BTreeSet<StepId>,
+    /// Its input, expressions unresolved.
+    pub with: Value,
+    /// What it may reach.
+    pub grants: Grants,
+    /// How transient failures are tried again.
+    pub retry: Retry,
+    /// The longest that one attempt may take.
+    #[serde(with = "time")]
+    pub timeout: Duration,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The inputs do not fit the definition's schema.
+    #[error("the inputs of {operation} break its schema:\n{violations}")]
+    Inputs {
+        /// `type@version`
+        operation: String,
+        /// All of them.
+        violations: Violations,
+    },
+    /// A step kind is not in the catalog.
+    #[error("step `{step}` uses `{kind}`, and catalog {catalog} does not have it; publish a catalog that does")]
+    UnknownKind {
+        /// The step.
+        step: StepId,
+        /// The kind.
+        kind: StepKind,
+        /// Where it was looked for.
+        catalog: Reference,
+    },
+    /// The steps need each other in a cycle, or one that is not there.
+    #[error("the steps of {0} do not form a graph; check the definition with `fettle definition check`")]
+    Graph(String),
+    /// An artifact named by the inputs is outside the definition's constraints.
+    #[error("inputs{pointer} names `{reference}`, and {operation} allows only {allowed}")]
+    Artifact {
+        /// JSON pointer to the input.
+        pointer: String,
+        /// What it names.
+        reference: String,
+        /// `type@version`
+        operation: String,
+        /// The allowed repositories.
+        allowed: String,
+    },
+}
+
+/// Computes the plan. Pure and deterministic: the same arguments give the same plan, everywhere.
+///
+/// # Errors
+/// When the inputs do not fit, a kind is unknown, or the steps form no graph.
+pub fn plan(sources: Sources, definition: &Definition, catalog: &Catalog, inputs: Value) -> Result<Plan, PlanError> {
+    let operation = format!("{}@{}", definition.operation_type, definition.version);
+    schema::validate(&definition.input_schema, &inputs)
+        .map_err(|violations| PlanError::Inputs { operation: operation.clone(), violations })?;
+    check_artifacts(definition, &operation, &inputs)?;
+    let needs = check::needs(definition);
+    let order = graph::topological_order(&needs).map_err(|_| PlanError::Graph(operation.clone()))?;
+    let mut steps = Vec::with_capacity(order.len());
+    for id in order {
+        let step =
+            definition.steps.iter().find(|step| step.id == id).ok_or_else(|| PlanError::Graph(operation.clone()))?;
+        let needs = needs.get(&id).cloned().unwrap_or_default();
+        if needs.iter().any(|needed| !definition.steps.iter().any(|step| &step.id == needed)) {
+            return Err(PlanError::Graph(operation));
+        }
+        let component = catalog.steps.get(&step.uses).cloned().ok_or_else(|| PlanError::UnknownKind {
+            step: id.clone(),
+            kind: step.uses.clone(),
+            catalog: sources.catalog.clone(),
+        })?;
+        steps.push(PlannedStep {
+            id,
+            kind: step.uses.clone(),
+            component,
+            needs,
+            with: step.with.clone(),
+            grants: step.grants.clone(),
+            retry: step.retry.clone(),
+            timeout: step.timeout,
+        });
+    }
+    Ok(Plan {
+        sources,
+        operation_type: definition.operation_type.clone(),
+        version: definition.version.clone(),
+        inputs,
+        steps,
+        on_failure: definition.on_failure,
+    })
+}
+
+/// Every input that is an artifact reference names an allowed repository.
+fn check_artifacts(definition: &Definition, operation: &str, inputs: &Value) -> Result<(), PlanError> {
+    let Some(constraints) = &definition.artifact_constraints else { return Ok(()) };
+    let mut refused = None;
+    crate::expression::visit(inputs, "", &mut |pointer, text| {
+        if let Ok(reference) = text.parse::<Reference>()
+            && !constraints.allows(reference.repository.path())
+            && refused.is_none()
+        {
+            refused = Some((pointer.to_owned(), text.to_owned()));
+        }
+    });
+    match refused {
+        None => Ok(()),
+        Some((pointer, reference)) => Err(PlanError::Artifact {
+            pointer,
+            reference,
+            operation: operation.to_owned(),
+            allowed: constraints.allowed_repositories.join(", "),
+        }),
+    }
+}
+
+impl Plan {
+    /// The digest that plane and host must agree on.
+    ///
+    /// # Errors
+    /// When a value has no canonical form; a plan made by [`plan`] always has one.
+    pub fn digest(&self) -> Result<Digest, NotCanonical> {
+        canonical::digest(self)
+    }
+
+    /// The step of this name.
+    #[must_use]
+    pub fn step(&self, id: &StepId) -> Option<&PlannedStep> {
+        self.steps.iter().find(|step| &step.id == id)
+    }
+}

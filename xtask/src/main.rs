@@ -1,0 +1,2 @@
+//! Builds.
+fn main() {}
