@@ -1,0 +1,236 @@
+//! Keys: ECDSA over P-256 with SHA-256, in the file formats that cosign writes and reads.
+
+use std::{fmt, io::Write, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use fettle_model::digest::Digest;
+use serde::{Deserialize, Serialize};
+use sigstore::crypto::{
+    CosignVerificationKey, Signature,
+    signing_key::{
+        COSIGN_PRIVATE_KEY_PEM_LABEL, PRIVATE_KEY_PEM_LABEL, SIGSTORE_PRIVATE_KEY_PEM_LABEL,
+        ecdsa::{ECDSAKeys, EllipticCurve},
+    },
+};
+
+/// Why a key cannot be made, read or written.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The system gave no key.
+    #[error("cannot generate a key")]
+    Generate(#[source] Arc<sigstore::errors::SigstoreError>),
+    /// Not a private key that can sign.
+    #[error("the private key cannot be read; expected PEM `{COSIGN_PRIVATE_KEY_PEM_LABEL}` or `{PRIVATE_KEY_PEM_LABEL}` with an ECDSA P-256 key, and the right password")]
+    Private(#[source] Option<Arc<sigstore::errors::SigstoreError>>),
+    /// Not a public key that can verify.
+    #[error("the public key cannot be read; expected PEM `PUBLIC KEY` with an ECDSA P-256 key")]
+    Public(#[source] Option<Arc<sigstore::errors::SigstoreError>>),
+    /// The file system failed.
+    #[error("cannot write the key file {path}; choose a path that does not exist yet, in a directory you own")]
+    Write {
+        /// The file.
+        path: String,
+        /// The error below.
+        #[source]
+        source: Arc<std::io::Error>,
+    },
+    /// The file system failed.
+    #[error("cannot read the key file {path}")]
+    Read {
+        /// The file.
+        path: String,
+        /// The error below.
+        #[source]
+        source: Arc<std::io::Error>,
+    },
+    /// The library refused to sign.
+    #[error("cannot sign")]
+    Sign(#[source] Arc<sigstore::errors::SigstoreError>),
+}
+
+/// The SHA-256 of a public key's DER form: its short name everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyId(Digest);
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A key that can sign. Wiped from memory when dropped.
+pub struct SigningKey {
+    keys: ECDSAKeys,
+    public: PublicKey,
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({})", self.public.id())
+    }
+}
+
+impl SigningKey {
+    /// A new key from the system's randomness.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn generate() -> Result<Self, KeyError> {
+        let keys = ECDSAKeys::new(EllipticCurve::P256).map_err(|error| KeyError::Generate(Arc::new(error)))?;
+        Self::from_keys(keys)
+    }
+
+    /// Reads PEM text: cosign's encrypted form, or plain PKCS#8 (the password is not used then).
+    ///
+    /// # Errors
+    /// When it is neither, the password is wrong, or the key is of another type.
+    pub fn from_pem(pem: &[u8], password: &[u8]) -> Result<Self, KeyError> {
+        let has = |label: &str| find(pem, format!("-----BEGIN {label}-----").as_bytes());
+        let keys = if has(COSIGN_PRIVATE_KEY_PEM_LABEL) || has(SIGSTORE_PRIVATE_KEY_PEM_LABEL) {
+            ECDSAKeys::from_encrypted_pem(pem, password)
+        } else {
+            ECDSAKeys::from_pem(pem)
+        };
+        Self::from_keys(keys.map_err(|error| KeyError::Private(Some(Arc::new(error))))?)
+    }
+
+    /// Reads a key file; see [`Self::from_pem`].
+    ///
+    /// # Errors
+    /// Also when the file cannot be read.
+    pub fn load(path: &Path, password: &[u8]) -> Result<Self, KeyError> {
+        let pem = std::fs::read(path)
+            .map(zeroize::Zeroizing::new)
+            .map_err(|source| KeyError::Read { path: path.display().to_string(), source: Arc::new(source) })?;
+        Self::from_pem(&pem, password)
+    }
+
+    /// The key in cosign's encrypted PEM form.
+    ///
+    /// # Errors
+    /// When it cannot be encrypted.
+    pub fn to_encrypted_pem(&self, password: &[u8]) -> Result<String, KeyError> {
+        let pem = self
+            .keys
+            .as_inner()
+            .private_key_to_encrypted_pem(password)
+            .map_err(|error| KeyError::Private(Some(Arc::new(error))))?;
+        // The older label: every version of cosign and skopeo reads it, the newer one not.
+        Ok(pem.replace(SIGSTORE_PRIVATE_KEY_PEM_LABEL, COSIGN_PRIVATE_KEY_PEM_LABEL))
+    }
+
+    /// Writes the encrypted key to a new file that only its owner can read.
+    ///
+    /// # Errors
+    /// When the file exists already or cannot be written.
+    pub fn save(&self, path: &Path, password: &[u8]) -> Result<(), KeyError> {
+        let pem = self.to_encrypted_pem(password)?;
+        let write = || {
+            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            file.write_all(pem.as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(|source| KeyError::Write { path: path.display().to_string(), source: Arc::new(source) })
+    }
+
+    /// The public half.
+    #[must_use]
+    pub const fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// Signs the SHA-256 of `message`; the signature is in ASN.1 DER form.
+    ///
+    /// # Errors
+    /// When the library refuses.
+    pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        self.keys
+            .to_sigstore_signer()
+            .and_then(|signer| signer.sign(message))
+            .map_err(|error| KeyError::Sign(Arc::new(error)))
+    }
+
+    fn from_keys(keys: ECDSAKeys) -> Result<Self, KeyError> {
+        if !matches!(keys, ECDSAKeys::P256(_)) {
+            return Err(KeyError::Private(None));
+        }
+        let der = keys.as_inner().public_key_to_der().map_err(|error| KeyError::Private(Some(Arc::new(error))))?;
+        Ok(Self { public: PublicKey { der }, keys })
+    }
+}
+
+fn find(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// A key that can verify. Written as PEM in documents.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PublicKey {
+    der: Vec<u8>,
+}
+
+impl PublicKey {
+    /// Reads PEM text.
+    ///
+    /// # Errors
+    /// When it is not exactly one ECDSA P-256 public key.
+    pub fn from_pem(pem: &str) -> Result<Self, KeyError> {
+        if pem.matches("-----BEGIN ").count() != 1 || !pem.trim_start().starts_with("-----BEGIN PUBLIC KEY-----") {
+            return Err(KeyError::Public(None));
+        }
+        match CosignVerificationKey::try_from_pem(pem.as_bytes()) {
+            Ok(CosignVerificationKey::ECDSA_P256_SHA256_ASN1(der)) => Ok(Self { der }),
+            Ok(_) => Err(KeyError::Public(None)),
+            Err(error) => Err(KeyError::Public(Some(Arc::new(error)))),
+        }
+    }
+
+    /// The key as PEM text.
+    #[must_use]
+    pub fn to_pem(&self) -> String {
+        let mut pem = String::from("-----BEGIN PUBLIC KEY-----\n");
+        let text = STANDARD.encode(&self.der);
+        for line in text.as_bytes().chunks(64) {
+            pem.extend(line.iter().map(|byte| char::from(*byte)));
+            pem.push('\n');
+        }
+        pem.push_str("-----END PUBLIC KEY-----\n");
+        pem
+    }
+
+    /// Its short name.
+    #[must_use]
+    pub fn id(&self) -> KeyId {
+        KeyId(Digest::of(&self.der))
+    }
+
+    /// Whether `signature` (ASN.1 DER) is one of this key over `message`.
+    #[must_use]
+    pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        CosignVerificationKey::ECDSA_P256_SHA256_ASN1(self.der.clone())
+            .verify_signature(Signature::Raw(signature), message)
+            .is_ok()
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({})", self.id())
+    }
+}
+
+impl TryFrom<String> for PublicKey {
+    type Error = KeyError;
+
+    fn try_from(pem: String) -> Result<Self, Self::Error> {
+        Self::from_pem(&pem)
+    }
+}
+
+impl From<PublicKey> for String {
+    fn from(key: PublicKey) -> Self {
+        key.to_pem()
+    }
+}

@@ -1,0 +1,61 @@
+//! The supply chain: artifacts are pushed, signed, fetched by digest, verified and kept.
+//!
+//! This is the only crate that knows OCI registries and Sigstore's formats. What it does for others:
+//!
+//! | who | what | where |
+//! |---|---|---|
+//! | an author | push and sign a step or a document | [`RegistryClient::push`], [`RegistryClient::sign`], [`SigningKey`] |
+//! | a host, a plane | get a verified artifact | [`Supplier::artifact`] |
+//! | a host's `transfer` | any artifact's manifest, any blob to a file | [`RegistryClient::fetch_manifest`], [`RegistryClient::download_blob`] |
+//! | an administrator | say whose signatures count | [`TrustPolicy`] |
+//!
+//! ```no_run
+//! # use fettle_supply::*;
+//! # async fn example(key: SigningKey, component: Vec<u8>) -> Result<(), Box<dyn std::error::Error>> {
+//! let client = RegistryClient::new(RegistryOptions::default())?;
+//! let repository = "registry.internal:5000/steps/file.render".parse()?;
+//! let reference = client.push(ArtifactKind::Step, &repository, component, None).await?;
+//! client.sign(&reference, &key).await?;
+//!
+//! let store = ContentStore::open("/var/lib/fettle/content".as_ref())?;
+//! let trust = TrustPolicy::any_of([("platform-team".to_owned(), key.public().clone())])?;
+//! let supplier = Supplier::new(store, client, trust);
+//! let step = supplier.artifact(ArtifactKind::Step, &reference).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Invariants
+//!
+//! - [`Supplier::artifact`] is the only way to an artifact's content, and returns nothing that is not
+//!   signed by a key which the trust policy names for its kind. The signature is verified before the
+//!   manifest is parsed, and again on every request, also for what is in the store.
+//! - The bytes returned are the bytes that were hashed.
+//! - `UNSIGNED`, `UNTRUSTED`, `UNAVAILABLE` and `MALFORMED` are never reported for one another: a
+//!   registry that fails is never taken for one that says no.
+//! - Nothing is read to memory without a limit, and nothing waits without one.
+//! - No redirect is followed, no proxy variable obeyed, no credential sent.
+
+mod download;
+mod error;
+mod key;
+mod kind;
+mod manifest;
+mod registry;
+mod signature;
+mod store;
+mod supplier;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod trust;
+
+pub use download::{BlobDownload, DownloadError, Downloaded};
+pub use error::{Cause, Defect, Distrust, Outage, SupplyError, Verdict};
+pub use key::{KeyError, KeyId, PublicKey, SigningKey};
+pub use kind::{ArtifactKind, MANIFEST_LIMIT, MANIFEST_MEDIA_TYPE};
+pub use manifest::{Descriptor, Manifest, RawManifest};
+pub use registry::{ClientError, FILES_ARTIFACT_TYPE, RegistryClient, RegistryOptions};
+pub use signature::AttachedSignature;
+pub use store::{ContentStore, StoreError};
+pub use supplier::{Artifact, Supplier};
+pub use trust::{TrustPolicy, TrustPolicyError};

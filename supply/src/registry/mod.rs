@@ -1,0 +1,178 @@
+//! Talking to OCI registries.
+//!
+//! The types are oci-client's, the transport is not: its client follows redirects to any host, obeys
+//! proxy variables, sends credentials to whatever realm a registry names, and reads manifests of any
+//! size into memory. A node must do none of that.
+
+mod attach;
+mod fault;
+mod pull;
+mod push;
+
+use std::{collections::BTreeSet, net::Ipv6Addr, time::Duration};
+
+use fettle_model::{digest::Digest, reference::Repository};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
+
+pub use push::FILES_ARTIFACT_TYPE;
+pub(crate) use {fault::Fault, push::check_canonical};
+
+use crate::error::Outage;
+
+/// How a client behaves. The default is right for most.
+#[derive(Clone, Debug)]
+pub struct RegistryOptions {
+    /// Registries (`host:port`) that are spoken to without TLS. Loopback addresses are always.
+    pub plain_http: BTreeSet<String>,
+    /// Longest time to a connection.
+    pub connect_timeout: Duration,
+    /// Longest time in which nothing comes or goes.
+    pub idle_timeout: Duration,
+    /// Longest time for a manifest, a signature or a document.
+    pub document_timeout: Duration,
+    /// Longest time for a step's component.
+    pub component_timeout: Duration,
+}
+
+impl Default for RegistryOptions {
+    fn default() -> Self {
+        Self {
+            plain_http: BTreeSet::new(),
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(30),
+            document_timeout: Duration::from_secs(60),
+            component_timeout: Duration::from_secs(600),
+        }
+    }
+}
+
+/// A client of any number of registries. Anonymous; follows no redirect; knows no proxy. Cheap to
+/// clone.
+#[derive(Clone, Debug)]
+pub struct RegistryClient {
+    http: reqwest::Client,
+    options: RegistryOptions,
+}
+
+/// The HTTP client cannot be made, most likely because the system's certificates cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up TLS for registries; check the system's certificate store")]
+pub struct ClientError(#[source] reqwest::Error);
+
+impl RegistryClient {
+    /// Makes a client.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn new(options: RegistryOptions) -> Result<Self, ClientError> {
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("fettle/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .referer(false)
+            // Digests are of the bytes on the wire.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
+            // One connection per transfer is faster than flow control over a shared one.
+            .http1_only()
+            .connect_timeout(options.connect_timeout)
+            .build()
+            .map_err(ClientError)?;
+        Ok(Self { http, options })
+    }
+
+    /// How it behaves.
+    #[must_use]
+    pub const fn options(&self) -> &RegistryOptions {
+        &self.options
+    }
+
+    fn url(&self, repository: &Repository, rest: &str) -> Result<Url, Fault> {
+        let registry = repository.registry();
+        let plain = is_loopback(registry) || self.options.plain_http.contains(registry);
+        let scheme = if plain { "http" } else { "https" };
+        Url::parse(&format!("{scheme}://{registry}/v2/{}/{rest}", repository.path()))
+            .map_err(|error| Fault::caused(Outage::Protocol(format!("`{registry}` is not a host: {error}")), error))
+    }
+
+    pub(crate) fn blob_request(&self, repository: &Repository, digest: &Digest) -> Result<RequestBuilder, Fault> {
+        Ok(self.request(Method::GET, self.url(repository, &format!("blobs/{digest}"))?))
+    }
+
+    fn request(&self, method: Method, url: Url) -> RequestBuilder {
+        self.http.request(method, url)
+    }
+
+    /// Sends a request without a body of its own pace, and takes the status as the answer to it.
+    pub(crate) async fn send(&self, request: RequestBuilder, what: &str) -> Result<Response, Fault> {
+        let idle = self.options.idle_timeout;
+        let response = tokio::time::timeout(idle, request.send())
+            .await
+            .map_err(|_| Fault::new(Outage::Silent(idle)))?
+            .map_err(Fault::sending)?;
+        self.accept(response, what).await
+    }
+
+    async fn accept(&self, response: Response, what: &str) -> Result<Response, Fault> {
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        Err(Fault::new(match status {
+            StatusCode::NOT_FOUND => Outage::Missing(what.to_owned()),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Outage::NotAllowed(status.as_u16()),
+            status if status.is_redirection() => Outage::Redirected(location(&response)),
+            _ => Outage::Status { status: status.as_u16(), detail: self.detail(response).await },
+        }))
+    }
+
+    /// The first line of what the registry said about its error.
+    async fn detail(&self, response: Response) -> String {
+        let Ok(body) = self.body(response, 4096, "error").await else { return String::new() };
+        let text = String::from_utf8_lossy(&body.content);
+        let line: String = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
+        if line.is_empty() { line } else { format!(": {line}") }
+    }
+}
+
+fn location(response: &Response) -> String {
+    let text = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+    // Signed addresses carry a secret in their query.
+    text.and_then(|text| text.split('?').next()).unwrap_or("nowhere").chars().take(200).collect()
+}
+
+/// Whether `host[:port]` can only be this machine.
+fn is_loopback(registry: &str) -> bool {
+    let host = match registry.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => registry.split(':').next().unwrap_or_default(),
+    };
+    host == "localhost"
+        || host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+        || host.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_loopback;
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for (registry, expected) in [
+            ("127.0.0.1:5000", true),
+            ("127.8.9.1", true),
+            ("localhost:5000", true),
+            ("[::1]:5000", true),
+            ("registry.internal:5000", false),
+            ("localhost.example.com:5000", false),
+            ("127.0.0.1.example.com", false),
+            ("10.0.0.1:5000", false),
+            ("[::2]:5000", false),
+            ("0.0.0.0:5000", false),
+        ] {
+            assert_eq!(is_loopback(registry), expected, "{registry}");
+        }
+    }
+}
