@@ -1,0 +1,105 @@
+//! The audit trail.
+
+use async_trait::async_trait;
+use fettle_store::{
+    StoreError,
+    audit::{AuditRecord, AuditStore, Refusal},
+    context::Context,
+    page::Page,
+    project::Project,
+};
+use sqlx::FromRow;
+
+use crate::{SqliteStore, error::unavailable, row, writer::Unit};
+
+/// The scope of what belongs to nobody in particular.
+pub(crate) const PLATFORM: &str = "platform";
+
+/// The scope of what belongs to a project.
+pub(crate) fn scope(project: Option<&Project>) -> String {
+    project.map_or_else(|| PLATFORM.to_owned(), |project| format!("{}/{}", project.org_id, project.project_id))
+}
+
+/// Writes the row of a mutation into its transaction.
+pub(crate) async fn record(
+    unit: &mut Unit,
+    context: &Context,
+    scope: &str,
+    action: &'static str,
+    resource_name: &str,
+) -> Result<(), StoreError> {
+    insert(unit, context, scope, action, resource_name, "ok").await
+}
+
+async fn insert(
+    unit: &mut Unit,
+    context: &Context,
+    scope: &str,
+    action: &str,
+    resource_name: &str,
+    result: &str,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO audit_logs (at, actor, scope, action, resource_name, result, correlation_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(context.at.as_millisecond())
+    .bind(context.actor.to_string())
+    .bind(scope)
+    .bind(action)
+    .bind(resource_name)
+    .bind(result)
+    .bind(&context.correlation_id)
+    .execute(&mut unit.connection)
+    .await
+    .map_err(unavailable("audit"))?;
+    Ok(())
+}
+
+#[derive(FromRow)]
+struct Row {
+    sequence: i64,
+    at: i64,
+    actor: String,
+    scope: String,
+    action: String,
+    resource_name: String,
+    result: String,
+    correlation_id: String,
+}
+
+#[async_trait]
+impl AuditStore for SqliteStore {
+    async fn audit(&self, page: Page<i64>) -> Result<Vec<AuditRecord>, StoreError> {
+        let rows: Vec<Row> = sqlx::query_as("SELECT * FROM audit_logs WHERE sequence > $1 ORDER BY sequence LIMIT $2")
+            .bind(page.after.unwrap_or(0))
+            .bind(page.size)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(unavailable("audit"))?;
+        rows.into_iter()
+            .map(|found| {
+                Ok(AuditRecord {
+                    sequence: found.sequence,
+                    at: row::time("audit row", found.at)?,
+                    actor: found.actor,
+                    scope: found.scope,
+                    action: found.action,
+                    resource_name: found.resource_name,
+                    result: found.result,
+                    correlation_id: found.correlation_id,
+                })
+            })
+            .collect()
+    }
+
+    async fn record_refusal(&self, refusal: Refusal, context: Context) -> Result<(), StoreError> {
+        self.writer
+            .run("record_refusal", move |unit| {
+                Box::pin(async move {
+                    insert(unit, &context, &refusal.scope, refusal.action, &refusal.resource_name, refusal.code).await
+                })
+            })
+            .await
+    }
+}

@@ -1,0 +1,78 @@
+//! The outbox.
+
+use async_trait::async_trait;
+use fettle_store::{
+    StoreError,
+    event::{Event, EventKind, EventStore},
+    id::OperationId,
+    page::Page,
+};
+use jiff::Timestamp;
+use serde_json::Value;
+use sqlx::FromRow;
+
+use crate::{SqliteStore, error::unavailable, row, writer::Unit};
+
+const WHAT: &str = "event";
+
+/// Writes an event into the transaction of the change it tells of.
+pub(crate) async fn append(
+    unit: &mut Unit,
+    operation_id: &str,
+    kind: EventKind,
+    at: Timestamp,
+    payload: &Value,
+) -> Result<(), StoreError> {
+    sqlx::query("INSERT INTO outbox_events (operation_id, kind, at, payload) VALUES ($1, $2, $3, $4)")
+        .bind(operation_id)
+        .bind(kind.name())
+        .bind(at.as_millisecond())
+        .bind(row::text(WHAT, payload)?)
+        .execute(&mut unit.connection)
+        .await
+        .map_err(unavailable("event"))?;
+    Ok(())
+}
+
+#[derive(FromRow)]
+struct Row {
+    sequence: i64,
+    operation_id: String,
+    kind: String,
+    at: i64,
+    payload: String,
+}
+
+/// A kind that this version does not know.
+#[derive(Debug, thiserror::Error)]
+#[error("event kind `{0}` is unknown")]
+struct UnknownKind(String);
+
+impl Row {
+    fn event(self) -> Result<Event, StoreError> {
+        let kind = EventKind::ALL.into_iter().find(|kind| kind.name() == self.kind);
+        Ok(Event {
+            sequence: self.sequence,
+            kind: kind.ok_or_else(|| StoreError::corrupt(WHAT, UnknownKind(self.kind.clone())))?,
+            operation_id: row::parse(WHAT, &self.operation_id)?,
+            at: row::time(WHAT, self.at)?,
+            payload: row::document(WHAT, &self.payload)?,
+        })
+    }
+}
+
+#[async_trait]
+impl EventStore for SqliteStore {
+    async fn events(&self, operation: OperationId, page: Page<i64>) -> Result<Vec<Event>, StoreError> {
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT * FROM outbox_events WHERE operation_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3",
+        )
+        .bind(operation.to_string())
+        .bind(page.after.unwrap_or(0))
+        .bind(page.size)
+        .fetch_all(&self.readers)
+        .await
+        .map_err(unavailable("events"))?;
+        rows.into_iter().map(Row::event).collect()
+    }
+}

@@ -1,0 +1,79 @@
+//! The store in one SQLite file: WAL, one writer with group commit, readers beside it.
+//!
+//! `synchronous=FULL`: a verb that was answered survives a power cut. What that costs is shared: the
+//! writes that arrive while one commit is synced to disk make up the next one.
+
+mod audit;
+mod definition;
+mod error;
+mod event;
+mod log;
+mod node;
+mod operation;
+mod project;
+mod row;
+mod task;
+mod token;
+mod writer;
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use fettle_store::{Health, StoreError, change::Listener};
+use sqlx::{
+    ConnectOptions as _, SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+
+use crate::{error::unavailable, writer::Writer};
+
+/// Connections that read at the same time.
+const READERS: u32 = 4;
+
+/// How long to wait for another process that writes: the command line beside a running plane.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A store in one file.
+pub struct SqliteStore {
+    writer: Writer,
+    readers: SqlitePool,
+}
+
+impl SqliteStore {
+    /// Opens the file, creates it when it is not there, and brings its tables up to date. `listener`
+    /// is told of each committed change.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or was written by a newer version.
+    pub async fn open(file: &Path, listener: Arc<dyn Listener>) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::new()
+            .filename(file)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(BUSY_TIMEOUT)
+            .disable_statement_logging();
+        let mut connection = options.connect().await.map_err(unavailable("open"))?;
+        sqlx::migrate!("./migrations").run(&mut connection).await.map_err(unavailable("migrate"))?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .connect_with(options.create_if_missing(false).pragma("query_only", "ON"))
+            .await
+            .map_err(unavailable("open"))?;
+        Ok(Self { writer: Writer::start(connection, listener), readers })
+    }
+}
+
+#[async_trait]
+impl Health for SqliteStore {
+    async fn check_health(&self) -> Result<(), StoreError> {
+        sqlx::query("SELECT 1").execute(&self.readers).await.map_err(unavailable("check_health"))?;
+        Ok(())
+    }
+
+    async fn close(&self) {
+        self.writer.close().await;
+        self.readers.close().await;
+    }
+}

@@ -1,0 +1,250 @@
+//! Nodes.
+
+use async_trait::async_trait;
+use fettle_store::{
+    StoreError,
+    context::Context,
+    id::NodeId,
+    node::{NewNode, Node, NodeFacts, NodeStore},
+    secret::SecretHash,
+};
+use sqlx::FromRow;
+
+use crate::{SqliteStore, audit, error::unavailable, row, writer::Unit};
+
+const WHAT: &str = "node";
+
+#[derive(FromRow)]
+struct Row {
+    node_id: String,
+    name: String,
+    org_id: Option<String>,
+    project_id: Option<String>,
+    host_version: String,
+    capabilities: String,
+    slots: i64,
+    registered_at: i64,
+    last_heartbeat_at: Option<i64>,
+    running_tasks: i64,
+}
+
+macro_rules! columns {
+    ($rest:literal) => {
+        concat!(
+            "SELECT node_id, name, org_id, project_id, host_version, capabilities, slots, registered_at,
+                 last_heartbeat_at,
+                 (SELECT count(*) FROM tasks WHERE tasks.node_id = nodes.node_id AND tasks.status = 'leased')
+                     AS running_tasks
+             FROM nodes ",
+            $rest
+        )
+    };
+}
+
+impl Row {
+    fn node(self) -> Result<Node, StoreError> {
+        Ok(Node {
+            id: row::parse(WHAT, &self.node_id)?,
+            owner: row::project(WHAT, self.org_id.as_deref(), self.project_id.as_deref())?,
+            facts: NodeFacts {
+                name: self.name,
+                host_version: self.host_version,
+                capabilities: row::document(WHAT, &self.capabilities)?,
+                slots: row::number(WHAT, self.slots)?,
+            },
+            registered_at: row::time(WHAT, self.registered_at)?,
+            last_heartbeat_at: row::optional_time(WHAT, self.last_heartbeat_at)?,
+            running_tasks: row::number(WHAT, self.running_tasks)?,
+        })
+    }
+}
+
+#[derive(FromRow)]
+struct Joining {
+    join_token_id: String,
+    uses_left: i64,
+    org_id: Option<String>,
+    project_id: Option<String>,
+}
+
+/// The node of this name, when this very token joined it and nothing was heard of it since.
+async fn unheard(unit: &mut Unit, name: &str, join_token_id: &str) -> Result<Option<String>, StoreError> {
+    let found: Option<(String,)> = sqlx::query_as(
+        "SELECT node_id FROM nodes WHERE name = $1 AND join_token_id = $2 AND last_heartbeat_at IS NULL",
+    )
+    .bind(name)
+    .bind(join_token_id)
+    .fetch_optional(&mut unit.connection)
+    .await
+    .map_err(unavailable("join_node"))?;
+    Ok(found.map(|(id,)| id))
+}
+
+async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Context) -> Result<Node, StoreError> {
+    let token: Option<Joining> = sqlx::query_as(
+        "SELECT join_token_id, uses_left, org_id, project_id FROM join_tokens
+         WHERE secret_hash = $1 AND expires_at > $2",
+    )
+    .bind(hash.hex())
+    .bind(context.at.as_millisecond())
+    .fetch_optional(&mut unit.connection)
+    .await
+    .map_err(unavailable("join_node"))?;
+    let used_up = || StoreError::not_found("join token", "(secret)");
+    let token = token.ok_or_else(used_up)?;
+    let id = match unheard(unit, &new.facts.name, &token.join_token_id).await? {
+        Some(id) => {
+            sqlx::query("UPDATE nodes SET secret_hash = $2 WHERE node_id = $1")
+                .bind(&id)
+                .bind(new.hash.hex())
+                .execute(&mut unit.connection)
+                .await
+                .map_err(unavailable("join_node"))?;
+            row::parse(WHAT, &id)?
+        }
+        None if token.uses_left == 0 => return Err(used_up()),
+        None => {
+            insert(unit, new, &token, context).await?;
+            new.id
+        }
+    };
+    update(unit, id, &new.facts).await?;
+    let node = read(unit, id).await?;
+    audit::record(unit, context, &audit::scope(node.owner.as_ref()), "node.join", &format!("nodes/{id}")).await?;
+    Ok(node)
+}
+
+async fn insert(unit: &mut Unit, new: &NewNode, token: &Joining, context: &Context) -> Result<(), StoreError> {
+    let inserted = sqlx::query(
+        "INSERT INTO nodes (node_id, name, secret_hash, join_token_id, org_id, project_id, host_version, capabilities,
+             slots, registered_at)
+         VALUES ($1, $2, $3, $4, $5, $6, '', '{}', 0, $7) ON CONFLICT (name) DO NOTHING",
+    )
+    .bind(new.id.to_string())
+    .bind(&new.facts.name)
+    .bind(new.hash.hex())
+    .bind(&token.join_token_id)
+    .bind(&token.org_id)
+    .bind(&token.project_id)
+    .bind(context.at.as_millisecond())
+    .execute(&mut unit.connection)
+    .await
+    .map_err(unavailable("join_node"))?;
+    if inserted.rows_affected() == 0 {
+        return Err(name_taken(&new.facts.name));
+    }
+    sqlx::query("UPDATE join_tokens SET uses_left = uses_left - 1 WHERE join_token_id = $1")
+        .bind(&token.join_token_id)
+        .execute(&mut unit.connection)
+        .await
+        .map_err(unavailable("join_node"))?;
+    Ok(())
+}
+
+fn name_taken(name: &str) -> StoreError {
+    StoreError::conflict(
+        "node.name_taken",
+        format!("a node `{name}` exists already; start this host with its stored identity, or choose another name"),
+    )
+}
+
+async fn update(unit: &mut Unit, id: NodeId, facts: &NodeFacts) -> Result<(), StoreError> {
+    let updated = sqlx::query(
+        "UPDATE nodes SET name = $2, host_version = $3, capabilities = $4, slots = $5 WHERE node_id = $1
+             AND NOT EXISTS (SELECT 1 FROM nodes AS other WHERE other.name = $2 AND other.node_id <> $1)",
+    )
+    .bind(id.to_string())
+    .bind(&facts.name)
+    .bind(&facts.host_version)
+    .bind(row::text(WHAT, &facts.capabilities)?)
+    .bind(facts.slots)
+    .execute(&mut unit.connection)
+    .await
+    .map_err(unavailable("update_node"))?;
+    if updated.rows_affected() == 0 {
+        read(unit, id).await?;
+        return Err(name_taken(&facts.name));
+    }
+    Ok(())
+}
+
+async fn read(unit: &mut Unit, id: NodeId) -> Result<Node, StoreError> {
+    let found: Option<Row> = sqlx::query_as(columns!("WHERE node_id = $1"))
+        .bind(id.to_string())
+        .fetch_optional(&mut unit.connection)
+        .await
+        .map_err(unavailable("node"))?;
+    found.ok_or_else(|| StoreError::not_found("node", id))?.node()
+}
+
+#[async_trait]
+impl NodeStore for SqliteStore {
+    async fn join_node(&self, node: NewNode, join_token: SecretHash, context: Context) -> Result<Node, StoreError> {
+        self.writer
+            .run("join_node", move |unit| Box::pin(async move { join(unit, &node, join_token, &context).await }))
+            .await
+    }
+
+    async fn update_node(&self, id: NodeId, facts: NodeFacts, context: Context) -> Result<Node, StoreError> {
+        self.writer
+            .run("update_node", move |unit| {
+                Box::pin(async move {
+                    update(unit, id, &facts).await?;
+                    let node = read(unit, id).await?;
+                    let scope = audit::scope(node.owner.as_ref());
+                    audit::record(unit, &context, &scope, "node.update", &format!("nodes/{id}")).await?;
+                    Ok(node)
+                })
+            })
+            .await
+    }
+
+    async fn record_heartbeat(&self, id: NodeId, context: Context) -> Result<(), StoreError> {
+        self.writer
+            .run("record_heartbeat", move |unit| {
+                Box::pin(async move {
+                    let updated = sqlx::query("UPDATE nodes SET last_heartbeat_at = $2 WHERE node_id = $1")
+                        .bind(id.to_string())
+                        .bind(context.at.as_millisecond())
+                        .execute(&mut unit.connection)
+                        .await
+                        .map_err(unavailable("record_heartbeat"))?;
+                    if updated.rows_affected() == 0 { Err(StoreError::not_found("node", id)) } else { Ok(()) }
+                })
+            })
+            .await
+    }
+
+    async fn node(&self, id: NodeId) -> Result<Option<Node>, StoreError> {
+        let found: Option<Row> = sqlx::query_as(columns!("WHERE node_id = $1"))
+            .bind(id.to_string())
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(unavailable("node"))?;
+        found.map(Row::node).transpose()
+    }
+
+    async fn node_by_name(&self, name: &str) -> Result<Option<Node>, StoreError> {
+        let found: Option<Row> = sqlx::query_as(columns!("WHERE name = $1"))
+            .bind(name)
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(unavailable("node_by_name"))?;
+        found.map(Row::node).transpose()
+    }
+
+    async fn node_by_secret(&self, hash: SecretHash) -> Result<Option<NodeId>, StoreError> {
+        let found: Option<(String,)> = sqlx::query_as("SELECT node_id FROM nodes WHERE secret_hash = $1")
+            .bind(hash.hex())
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(unavailable("node_by_secret"))?;
+        found.map(|(id,)| row::parse(WHAT, &id)).transpose()
+    }
+
+    async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
+        let rows: Vec<Row> =
+            sqlx::query_as(columns!("ORDER BY name")).fetch_all(&self.readers).await.map_err(unavailable("nodes"))?;
+        rows.into_iter().map(Row::node).collect()
+    }
+}

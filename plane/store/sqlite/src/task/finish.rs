@@ -1,0 +1,76 @@
+//! Ending a task at its node's word.
+
+use fettle_model::task::TaskOutcome;
+use fettle_store::{
+    StoreError,
+    context::Context,
+    id::TaskId,
+    task::{LeaseKey, Verdict},
+};
+
+use super::held::{Fence, Held, start_operation};
+use crate::{
+    audit,
+    error::unavailable,
+    operation::{
+        ending::{self, TaskEnding},
+        subject::Subject,
+    },
+    writer::Unit,
+};
+
+pub(crate) async fn finish(
+    unit: &mut Unit,
+    lease: LeaseKey,
+    outcome: TaskOutcome,
+    context: &Context,
+) -> Result<Verdict, StoreError> {
+    let Some(held) = Held::read(unit, lease.task_id).await? else { return Ok(Verdict::Stale) };
+    let (ending, action) = match outcome {
+        TaskOutcome::Succeeded => (TaskEnding::Succeeded, "task.complete"),
+        TaskOutcome::Canceled => (TaskEnding::Canceled, "task.cancel"),
+        TaskOutcome::Failed { failure, step_id } => {
+            (TaskEnding::Failed { failure, step_id: step_id.map(String::from) }, "task.fail")
+        }
+    };
+    match held.fence(&lease) {
+        Fence::Stale => return Ok(Verdict::Stale),
+        // The answer to the first time was lost.
+        Fence::Ended if held.status == ending.status() => return Ok(Verdict::Accepted),
+        Fence::Ended => return Ok(Verdict::Stale),
+        Fence::Current => {}
+    }
+    match ending {
+        TaskEnding::Succeeded => refuse_unfinished(unit, lease.task_id).await?,
+        TaskEnding::Canceled if held.cancel_requested == 0 => {
+            return Err(StoreError::conflict(
+                "task.not_canceled",
+                format!("nobody asked to cancel task {}; report how it ended", lease.task_id),
+            ));
+        }
+        TaskEnding::Canceled | TaskEnding::Failed { .. } => {}
+    }
+    let subject = Subject::read(unit, &held.operation_id).await?;
+    start_operation(unit, &held.operation_id, context).await?;
+    audit::record(unit, context, &subject.scope(), action, &format!("tasks/{}", lease.task_id)).await?;
+    ending::end_task(unit, &subject, &lease.task_id.to_string(), &ending, context).await?;
+    Ok(Verdict::Accepted)
+}
+
+async fn refuse_unfinished(unit: &mut Unit, task_id: TaskId) -> Result<(), StoreError> {
+    let found: Option<(String, String)> = sqlx::query_as(
+        "SELECT step_id, status FROM operation_steps WHERE task_id = $1 AND status <> 'succeeded'
+         ORDER BY step_index LIMIT 1",
+    )
+    .bind(task_id.to_string())
+    .fetch_optional(&mut unit.connection)
+    .await
+    .map_err(unavailable("finish_task"))?;
+    match found {
+        None => Ok(()),
+        Some((step_id, status)) => Err(StoreError::conflict(
+            "task.step_not_succeeded",
+            format!("task {task_id} cannot be complete: step `{step_id}` is {status}; report its result first"),
+        )),
+    }
+}

@@ -1,0 +1,269 @@
+//! Storing what a node tells of a task.
+
+use std::collections::HashMap;
+
+use fettle_model::{
+    name::StepId,
+    operation::StepStatus,
+    task::{LogLine, StepEvent},
+};
+use fettle_store::{
+    StoreError,
+    context::Context,
+    event::EventKind,
+    id::TaskId,
+    task::{Report, Verdict},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sqlx::FromRow;
+
+use super::held::{Fence, Held, start_operation};
+use crate::{
+    error::unavailable,
+    event, log,
+    operation::subject::{Subject, with},
+    row,
+    writer::Unit,
+};
+
+const VERB: &str = "apply_reports";
+
+/// A task while reports of it are stored.
+struct Target {
+    held: Held,
+    subject: Subject,
+    task_id: TaskId,
+}
+
+pub(crate) async fn apply_all(
+    unit: &mut Unit,
+    reports: &[Report],
+    context: &Context,
+) -> Result<Vec<Result<Verdict, StoreError>>, StoreError> {
+    let mut targets = HashMap::new();
+    let mut verdicts = Vec::with_capacity(reports.len());
+    for report in reports {
+        let task_id = report.lease.task_id;
+        if !targets.contains_key(&task_id) {
+            targets.insert(task_id, read(unit, task_id).await?);
+        }
+        let verdict = match targets.get_mut(&task_id) {
+            Some(Some(target)) => apply(unit, target, report, context).await,
+            Some(None) | None => Ok(Verdict::Stale),
+        };
+        match verdict {
+            // Only the database's own errors undo the others.
+            Err(error @ (StoreError::Unavailable { .. } | StoreError::Corrupt { .. })) => return Err(error),
+            other => verdicts.push(other),
+        }
+    }
+    for target in targets.into_values().flatten() {
+        sqlx::query("UPDATE tasks SET last_sequence = $2 WHERE task_id = $1")
+            .bind(target.task_id.to_string())
+            .bind(target.held.last_sequence)
+            .execute(&mut unit.connection)
+            .await
+            .map_err(unavailable(VERB))?;
+    }
+    Ok(verdicts)
+}
+
+async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Target>, StoreError> {
+    let Some(held) = Held::read(unit, task_id).await? else { return Ok(None) };
+    let subject = Subject::read(unit, &held.operation_id).await?;
+    Ok(Some(Target { held, subject, task_id }))
+}
+
+async fn apply(
+    unit: &mut Unit,
+    target: &mut Target,
+    report: &Report,
+    context: &Context,
+) -> Result<Verdict, StoreError> {
+    let sequence = i64::try_from(report.sequence).unwrap_or(i64::MAX);
+    let seen = sequence <= target.held.last_sequence;
+    match target.held.fence(&report.lease) {
+        Fence::Stale => return Ok(Verdict::Stale),
+        Fence::Ended => return Ok(if seen { Verdict::Accepted } else { Verdict::Stale }),
+        // A result is guarded by the state of its step, so it needs no number: should a host count
+        // wrongly after a crash, a line of a log may be lost, but never a result.
+        Fence::Current if seen && !matches!(report.event, StepEvent::Finished { .. }) => return Ok(Verdict::Accepted),
+        Fence::Current => {}
+    }
+    store(unit, target, &report.event, context).await?;
+    target.held.last_sequence = target.held.last_sequence.max(sequence);
+    unit.announce(target.subject.change()?);
+    Ok(Verdict::Accepted)
+}
+
+/// What an event's payload says of its step.
+#[derive(FromRow)]
+struct StepRow {
+    step_index: i64,
+    started_at: Option<i64>,
+    percent: Option<i64>,
+    attempt_number: i64,
+}
+
+macro_rules! update_open_step {
+    ($set:literal) => {
+        concat!(
+            "UPDATE operation_steps SET ",
+            $set,
+            " WHERE task_id = $1 AND step_id = $2 AND status IN ('pending', 'running')
+             RETURNING step_index, started_at, percent, attempt_number"
+        )
+    };
+}
+
+async fn store(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Context) -> Result<(), StoreError> {
+    match event {
+        StepEvent::Started { step_id, attempt, at } => {
+            start_operation(unit, &target.subject.operation_id, context).await?;
+            let step = sqlx::query_as(update_open_step!(
+                "status = 'running', attempt_number = max(attempt_number, $3), started_at = $4, percent = NULL,
+                 message = NULL"
+            ))
+            .bind(target.task_id.to_string())
+            .bind(step_id.as_str())
+            .bind(attempt)
+            .bind(host_time(*at, context))
+            .fetch_optional(&mut unit.connection)
+            .await
+            .map_err(unavailable(VERB))?;
+            progress(unit, target, step_id, step, StepStatus::Running, json!({}), context).await
+        }
+        StepEvent::Progress { step_id, percent, message } => {
+            let message = message.as_deref().map(log::prefix);
+            let step = sqlx::query_as(update_open_step!("percent = $3, message = $4"))
+                .bind(target.task_id.to_string())
+                .bind(step_id.as_str())
+                .bind(i64::from(*percent).min(100))
+                .bind(message)
+                .fetch_optional(&mut unit.connection)
+                .await
+                .map_err(unavailable(VERB))?;
+            let fields = json!({ "step_message": message });
+            progress(unit, target, step_id, step, StepStatus::Running, fields, context).await
+        }
+        StepEvent::Log { step_id, attempt, lines } => append_log(unit, target, step_id, *attempt, lines).await,
+        StepEvent::Retrying { step_id, attempt, failure, wait_ms } => {
+            let step = sqlx::query_as(update_open_step!("message = $3, percent = NULL"))
+                .bind(target.task_id.to_string())
+                .bind(step_id.as_str())
+                .bind(format!("attempt {attempt} failed, trying again: {}", failure.message))
+                .fetch_optional(&mut unit.connection)
+                .await
+                .map_err(unavailable(VERB))?;
+            let fields = json!({ "failure": failure, "retry_in_ms": wait_ms });
+            progress(unit, target, step_id, step, StepStatus::Running, fields, context).await
+        }
+        StepEvent::Finished { .. } => finished(unit, target, event, context).await,
+    }
+}
+
+async fn finished(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Context) -> Result<(), StoreError> {
+    let StepEvent::Finished { step_id, attempt, result, duration_ms, at } = event else { return Ok(()) };
+    let step = sqlx::query_as(update_open_step!(
+        "status = $3, outcome = $4, duration_ms = $5, finished_at = $6, attempt_number = max(attempt_number, $7)"
+    ))
+    .bind(target.task_id.to_string())
+    .bind(step_id.as_str())
+    .bind(result.status().name())
+    .bind(row::text("outcome", result)?)
+    .bind(i64::try_from(*duration_ms).unwrap_or(i64::MAX))
+    .bind(host_time(*at, context))
+    .bind(attempt)
+    .fetch_optional(&mut unit.connection)
+    .await
+    .map_err(unavailable(VERB))?;
+    let mut fields = json!({ "duration_ms": duration_ms });
+    match result {
+        fettle_model::operation::StepOutcome::Succeeded { changed, .. } => {
+            fields = with(fields, json!({ "changed": changed }));
+        }
+        fettle_model::operation::StepOutcome::Failed { failure } => {
+            fields = with(fields, json!({ "failure": failure }));
+        }
+        fettle_model::operation::StepOutcome::Skipped { because_of } => {
+            fields = with(fields, json!({ "because_of": because_of }));
+        }
+        fettle_model::operation::StepOutcome::Canceled => {}
+    }
+    progress(unit, target, step_id, step, result.status(), fields, context).await
+}
+
+async fn append_log(
+    unit: &mut Unit,
+    target: &Target,
+    step_id: &StepId,
+    attempt: u32,
+    lines: &[LogLine],
+) -> Result<(), StoreError> {
+    // Lines may trail the result of their step.
+    let found: Option<(i64,)> =
+        sqlx::query_as("SELECT log_lines FROM operation_steps WHERE task_id = $1 AND step_id = $2")
+            .bind(target.task_id.to_string())
+            .bind(step_id.as_str())
+            .fetch_optional(&mut unit.connection)
+            .await
+            .map_err(unavailable(VERB))?;
+    let (stored,) = found.ok_or_else(|| unknown_step(target, step_id))?;
+    let kept = log::append(unit, &target.subject.operation_id, step_id, attempt, stored, lines).await?;
+    sqlx::query(
+        "UPDATE operation_steps SET log_lines = log_lines + $3, last_log = coalesce($4, last_log)
+         WHERE task_id = $1 AND step_id = $2",
+    )
+    .bind(target.task_id.to_string())
+    .bind(step_id.as_str())
+    .bind(kept)
+    .bind(lines.last().map(|line| log::prefix(&line.text)))
+    .execute(&mut unit.connection)
+    .await
+    .map_err(unavailable(VERB))?;
+    Ok(())
+}
+
+fn unknown_step(target: &Target, step_id: &StepId) -> StoreError {
+    StoreError::not_found("step", format!("{step_id}` in task `{}", target.task_id))
+}
+
+/// Writes `operation.progress` for a step that was open; nothing when its result had been accepted.
+async fn progress(
+    unit: &mut Unit,
+    target: &Target,
+    step_id: &StepId,
+    step: Option<StepRow>,
+    status: StepStatus,
+    fields: Value,
+    context: &Context,
+) -> Result<(), StoreError> {
+    let Some(step) = step else { return refuse_unknown(unit, target, step_id).await };
+    let started_at = row::optional_time("step", step.started_at)?;
+    let facts = json!({
+        "current_step_index": step.step_index,
+        "current_step_name": step_id,
+        "step_status": status,
+        "step_started_at": started_at,
+        "step_percent": step.percent,
+        "attempt_number": step.attempt_number,
+    });
+    let payload = with(with(target.subject.payload(), facts), fields);
+    event::append(unit, &target.subject.operation_id, EventKind::Progress, context.at, &payload).await
+}
+
+async fn refuse_unknown(unit: &mut Unit, target: &Target, step_id: &StepId) -> Result<(), StoreError> {
+    let found: Option<(i64,)> = sqlx::query_as("SELECT 1 FROM operation_steps WHERE task_id = $1 AND step_id = $2")
+        .bind(target.task_id.to_string())
+        .bind(step_id.as_str())
+        .fetch_optional(&mut unit.connection)
+        .await
+        .map_err(unavailable(VERB))?;
+    found.map(drop).ok_or_else(|| unknown_step(target, step_id))
+}
+
+/// The host's clock, unless it says nonsense.
+fn host_time(milliseconds: i64, context: &Context) -> i64 {
+    Timestamp::from_millisecond(milliseconds).map_or_else(|_| context.at.as_millisecond(), |_| milliseconds)
+}

@@ -1,0 +1,162 @@
+//! The one writer. Verbs that arrive while a commit is synced make up the next commit; each is a
+//! savepoint, so that one that is refused leaves the others alone, and is answered after the commit.
+
+use std::sync::Arc;
+
+use fettle_store::{
+    StoreError,
+    change::{Change, Listener},
+};
+use futures::future::BoxFuture;
+use sqlx::{Connection as _, SqliteConnection};
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::error::{Closed, CommitFailed, NotBegun, unavailable};
+
+/// Verbs of one commit, at most. Bounds how long the first one waits for the last.
+const GROUP: usize = 256;
+
+/// Verbs that may wait; more wait before the queue.
+const QUEUE: usize = 1024;
+
+/// What a verb works on.
+pub(crate) struct Unit {
+    /// The writing connection, inside a transaction.
+    pub(crate) connection: SqliteConnection,
+    changes: Vec<Change>,
+}
+
+impl Unit {
+    /// Tells those who wait for it, once the transaction is durable.
+    pub(crate) fn announce(&mut self, change: Change) {
+        if !self.changes.contains(&change) {
+            self.changes.push(change);
+        }
+    }
+}
+
+/// Answers a verb; the argument says whether and why the commit failed.
+type Reply = Box<dyn FnOnce(Option<&str>) + Send>;
+type Job = Box<dyn for<'c> FnOnce(&'c mut Unit) -> BoxFuture<'c, (bool, Reply)> + Send>;
+
+/// The queue to the writer.
+pub(crate) struct Writer {
+    queue: Mutex<Option<mpsc::Sender<Job>>>,
+    sender: mpsc::WeakSender<Job>,
+    task: Mutex<Option<tokio::task::JoinHandle<()>>>,
+}
+
+impl Writer {
+    /// Takes over a connection.
+    pub(crate) fn start(connection: SqliteConnection, listener: Arc<dyn Listener>) -> Self {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let unit = Unit { connection, changes: Vec::new() };
+        let task = tokio::spawn(write(unit, receiver, listener));
+        Self { sender: sender.downgrade(), queue: Mutex::new(Some(sender)), task: Mutex::new(Some(task)) }
+    }
+
+    /// Runs one verb in its own savepoint, and answers when it is durable.
+    pub(crate) async fn run<T, F>(&self, verb: &'static str, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut Unit) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
+    {
+        let (sender, answer) = oneshot::channel();
+        let job: Job = Box::new(move |unit| {
+            Box::pin(async move {
+                let result = work(unit).await;
+                let keep = result.is_ok();
+                let reply: Reply = Box::new(move |failed| {
+                    let _ = sender.send(match failed {
+                        Some(reason) if keep => Err(unavailable(verb)(CommitFailed(reason.to_owned()))),
+                        _ => result,
+                    });
+                });
+                (keep, reply)
+            })
+        });
+        let queue = self.sender.upgrade().ok_or(Closed).map_err(unavailable(verb))?;
+        queue.send(job).await.map_err(|_| unavailable(verb)(Closed))?;
+        drop(queue);
+        answer.await.map_err(|_| unavailable(verb)(NotBegun))?
+    }
+
+    /// Finishes what is queued and closes the connection.
+    pub(crate) async fn close(&self) {
+        self.queue.lock().await.take();
+        if let Some(task) = self.task.lock().await.take() {
+            let _ = task.await;
+        }
+    }
+}
+
+async fn write(mut unit: Unit, mut queue: mpsc::Receiver<Job>, listener: Arc<dyn Listener>) {
+    let mut group = Vec::with_capacity(GROUP);
+    while queue.recv_many(&mut group, GROUP).await > 0 {
+        let (replies, result) = commit(&mut unit, group.drain(..), &mut queue).await;
+        let failed = result.err().map(|error| error.to_string());
+        if let Some(reason) = &failed {
+            tracing::error!(reason, verbs = replies.len(), "a commit failed; nothing of it was written");
+            let _ = sqlx::query("ROLLBACK").execute(&mut unit.connection).await;
+            unit.changes.clear();
+        }
+        for change in unit.changes.drain(..) {
+            listener.changed(&change);
+        }
+        for reply in replies {
+            reply(failed.as_deref());
+        }
+    }
+    let _ = unit.connection.close().await;
+}
+
+/// Runs the jobs, and those that arrive meanwhile, in one transaction. A job that is dropped was never
+/// run, and its caller is told so.
+async fn commit(
+    unit: &mut Unit,
+    jobs: impl Iterator<Item = Job> + Send,
+    queue: &mut mpsc::Receiver<Job>,
+) -> (Vec<Reply>, Result<(), sqlx::Error>) {
+    let mut replies = Vec::new();
+    let result = fill(unit, jobs, queue, &mut replies).await;
+    if result.is_err() {
+        return (replies, result);
+    }
+    fettle_crash::point("store::before_commit");
+    let result = sqlx::query("COMMIT").execute(&mut unit.connection).await;
+    fettle_crash::point("store::after_commit");
+    (replies, result.map(drop))
+}
+
+async fn fill(
+    unit: &mut Unit,
+    jobs: impl Iterator<Item = Job> + Send,
+    queue: &mut mpsc::Receiver<Job>,
+    replies: &mut Vec<Reply>,
+) -> Result<(), sqlx::Error> {
+    // Immediate: a transaction that starts reading and then writes could fail in the middle.
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut unit.connection).await?;
+    for job in jobs {
+        step(unit, job, replies).await?;
+    }
+    while replies.len() < GROUP
+        && let Ok(job) = queue.try_recv()
+    {
+        step(unit, job, replies).await?;
+    }
+    Ok(())
+}
+
+async fn step(unit: &mut Unit, job: Job, replies: &mut Vec<Reply>) -> Result<(), sqlx::Error> {
+    let announced = unit.changes.len();
+    sqlx::query("SAVEPOINT verb").execute(&mut unit.connection).await?;
+    let (keep, reply) = job(unit).await;
+    replies.push(reply);
+    if !keep {
+        unit.changes.truncate(announced);
+        // Fails when the database rolled back everything on its own, as it does when the disk is full.
+        sqlx::query("ROLLBACK TO verb").execute(&mut unit.connection).await?;
+    }
+    sqlx::query("RELEASE verb").execute(&mut unit.connection).await?;
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! What a committed write means for those who wait.
+
+use crate::id::{NodeId, OperationId};
+
+/// Something that somebody may be waiting for has been committed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// The node has a task to lease.
+    TaskReady(NodeId),
+    /// A task that the node holds should stop.
+    CancelRequested(NodeId),
+    /// A lease was given, made longer or ended: the earliest deadline may be another.
+    Lease,
+    /// The operation has new events, logs or states.
+    Operation(OperationId),
+}
+
+/// Is told of each change, after it is durable. Must return at once.
+pub trait Listener: Send + Sync {
+    /// One change.
+    fn changed(&self, change: &Change);
+}
+
+/// Listens to nothing.
+impl Listener for () {
+    fn changed(&self, _change: &Change) {}
+}

@@ -1,0 +1,169 @@
+//! Laws of leases.
+
+use fettle_model::{
+    operation::OperationStatus,
+    task::{Epoch, TaskOutcome},
+};
+use serde_json::json;
+
+use super::fixture::{
+    acknowledge, at, key, lease, lease_some, node, report, running, show, started, step, submit, succeeded, when,
+};
+use crate::{Store, task::Verdict};
+
+/// The epoch is what fences.
+pub async fn each_lease_has_a_higher_epoch(store: &dyn Store) {
+    let node = node(store, 1, 1).await;
+    submit(store, 1, &node).await;
+    let mut last = Epoch(0);
+    for round in 1..=3 {
+        let given = lease(store, &node, round * 100).await;
+        assert!(given.epoch > last);
+        last = given.epoch;
+        store.expire_leases(when(round * 100 + 50)).await.unwrap();
+    }
+}
+
+/// Whatever it asks for.
+pub async fn a_node_is_never_given_more_than_its_slots(store: &dyn Store) {
+    let node = node(store, 1, 2).await;
+    for number in 1..=5 {
+        submit(store, number, &node).await;
+    }
+    assert_eq!(lease_some(store, &node, 1, 2).await.len(), 1);
+    let second = lease_some(store, &node, 9, 2).await;
+    assert_eq!(second.len(), 1);
+    assert!(lease_some(store, &node, 9, 2).await.is_empty());
+    assert_eq!(store.node(node.id).await.unwrap().unwrap().running_tasks, 2);
+    assert_eq!(store.next_lease_deadline().await.unwrap(), Some(at(12)));
+}
+
+/// A task is bound to one node.
+pub async fn a_task_is_leased_to_its_own_node_only(store: &dyn Store) {
+    let (own, other) = (node(store, 1, 1).await, node(store, 2, 1).await);
+    submit(store, 1, &own).await;
+    assert!(lease_some(store, &other, 9, 2).await.is_empty());
+    let given = lease(store, &own, 2).await;
+    let stolen = crate::task::LeaseKey { node_id: other.id, ..key(&own, &given) };
+    assert_eq!(store.acknowledge_lease(stolen, at(60), when(3)).await.unwrap(), Verdict::Stale);
+    assert_eq!(report(store, stolen, 1, started("first")).await, Verdict::Stale);
+}
+
+/// A lease that never arrived is given again.
+pub async fn an_unacknowledged_lease_expires(store: &dyn Store) {
+    let node = node(store, 1, 1).await;
+    let operation = submit(store, 1, &node).await;
+    let first = lease(store, &node, 2).await;
+    assert_eq!(store.expire_leases(when(11)).await.unwrap(), 0);
+    assert_eq!(store.expire_leases(when(12)).await.unwrap(), 1);
+    assert_eq!(acknowledge(store, &node, &first, 13).await, Verdict::Stale);
+    assert_eq!(show(store, &operation).await.state.status(), OperationStatus::Queued);
+    let second = lease(store, &node, 14).await;
+    assert_eq!(second.task_id, first.task_id);
+    assert_eq!(acknowledge(store, &node, &second, 15).await, Verdict::Accepted);
+    assert_eq!(show(store, &operation).await.state.status(), OperationStatus::Running);
+}
+
+/// A host that is alive keeps its work.
+pub async fn an_extended_lease_does_not_expire(store: &dyn Store) {
+    let (node, _, given) = running(store).await;
+    let extended = store.extend_lease(key(&node, &given), at(100), when(30)).await.unwrap();
+    assert_eq!((extended.verdict, extended.canceled), (Verdict::Accepted, false));
+    assert_eq!(store.expire_leases(when(99)).await.unwrap(), 0);
+    assert_eq!(store.next_lease_deadline().await.unwrap(), Some(at(100)));
+    assert_eq!(store.expire_leases(when(100)).await.unwrap(), 1);
+    assert_eq!(store.next_lease_deadline().await.unwrap(), None);
+}
+
+/// Every verb is fenced.
+pub async fn nothing_is_accepted_under_an_old_epoch(store: &dyn Store) {
+    let (node, operation, old) = running(store).await;
+    store.expire_leases(when(99)).await.unwrap();
+    let new = lease(store, &node, 100).await;
+    let stale = key(&node, &old);
+    assert_eq!(acknowledge(store, &node, &old, 101).await, Verdict::Stale);
+    assert_eq!(report(store, stale, 9, started("first")).await, Verdict::Stale);
+    assert_eq!(report(store, stale, 10, succeeded("first", json!(1))).await, Verdict::Stale);
+    assert_eq!(store.extend_lease(stale, at(900), when(101)).await.unwrap().verdict, Verdict::Stale);
+    let failed = TaskOutcome::Failed {
+        failure: fettle_model::failure::Failure::new(
+            fettle_model::failure::FailureClass::Permanent,
+            "test",
+            "it failed",
+        ),
+        step_id: None,
+    };
+    assert_eq!(store.finish_task(stale, failed, when(101)).await.unwrap(), Verdict::Stale);
+    assert_eq!(report(store, key(&node, &new), 1, started("first")).await, Verdict::Accepted);
+    assert_eq!(show(store, &operation).await.state.status(), OperationStatus::Running);
+}
+
+/// Between two leases nobody has the right.
+pub async fn nothing_is_accepted_after_expiry_before_the_next_lease(store: &dyn Store) {
+    let (node, _, old) = running(store).await;
+    store.expire_leases(when(99)).await.unwrap();
+    assert_eq!(report(store, key(&node, &old), 1, succeeded("first", json!(1))).await, Verdict::Stale);
+}
+
+/// A reconnecting node goes on under the same epoch.
+pub async fn a_node_keeps_what_it_holds(store: &dyn Store) {
+    let (node, _, given) = running(store).await;
+    let resumed = store.resume_leases(node.id, vec![given.task_id], at(200), when(90)).await.unwrap();
+    assert_eq!(resumed.renewed, [given.task_id]);
+    assert_eq!(store.expire_leases(when(199)).await.unwrap(), 0);
+    assert_eq!(report(store, key(&node, &given), 1, started("first")).await, Verdict::Accepted);
+}
+
+/// A lease that got lost on the way is not waited for.
+pub async fn what_a_node_does_not_hold_is_leased_again(store: &dyn Store) {
+    let (node, _, first) = running(store).await;
+    let resumed = store.resume_leases(node.id, Vec::new(), at(200), when(10)).await.unwrap();
+    assert_eq!((resumed.renewed.len(), resumed.dropped.len()), (0, 0));
+    let second = lease(store, &node, 11).await;
+    assert_eq!(second.task_id, first.task_id);
+    assert!(second.epoch > first.epoch);
+}
+
+/// A node does not go on with what is over, or never was its own.
+pub async fn what_is_over_is_dropped_by_its_node(store: &dyn Store) {
+    let own = node(store, 1, 1).await;
+    let other = node(store, 2, 1).await;
+    let operation = submit(store, 1, &own).await;
+    let given = lease(store, &own, 2).await;
+    let wrong = store.resume_leases(other.id, vec![given.task_id], at(200), when(3)).await.unwrap();
+    assert_eq!(wrong.dropped, [given.task_id]);
+    store.expire_leases(when(50)).await.unwrap();
+    store.cancel_operation(&operation.project.project_id, operation.id, when(51)).await.unwrap();
+    let resumed = store.resume_leases(own.id, vec![given.task_id], at(200), when(52)).await.unwrap();
+    assert_eq!(resumed.dropped, [given.task_id]);
+}
+
+/// It would only be leased to be canceled.
+pub async fn an_expired_lease_of_a_canceled_task_ends_it(store: &dyn Store) {
+    let (node, operation, _) = running(store).await;
+    store.cancel_operation(&operation.project.project_id, operation.id, when(7)).await.unwrap();
+    assert_eq!(store.expire_leases(when(99)).await.unwrap(), 1);
+    assert_eq!(show(store, &operation).await.state.status(), OperationStatus::Canceled);
+    assert!(lease_some(store, &node, 1, 100).await.is_empty());
+}
+
+/// A step that is done is not done again.
+pub async fn accepted_outputs_travel_with_the_next_lease(store: &dyn Store) {
+    let (node, _, first) = running(store).await;
+    assert!(first.task.accepted.is_empty());
+    report(store, key(&node, &first), 1, started("first")).await;
+    report(store, key(&node, &first), 2, succeeded("first", json!({"path": "a"}))).await;
+    report(store, key(&node, &first), 3, started("second")).await;
+    store.expire_leases(when(99)).await.unwrap();
+    let second = lease(store, &node, 100).await;
+    assert_eq!(second.task.accepted.len(), 1);
+    assert_eq!(second.task.accepted[&step("first")], json!({"path": "a"}));
+}
+
+/// A plane that was away gives its nodes time to come back.
+pub async fn spared_leases_do_not_expire(store: &dyn Store) {
+    running(store).await;
+    store.spare_leases(at(500)).await.unwrap();
+    assert_eq!(store.expire_leases(when(499)).await.unwrap(), 0);
+    assert_eq!(store.expire_leases(when(500)).await.unwrap(), 1);
+}

@@ -1,0 +1,51 @@
+//! The suite that every store must pass. A store's crate calls [`crate::laws!`] with a function that
+//! opens an empty store; each law becomes one test, named after it.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a law fails by panicking")]
+
+pub mod definitions;
+pub mod fixture;
+pub mod leases;
+pub mod nodes;
+pub mod operations;
+pub mod reports;
+pub mod tokens;
+
+/// Makes one test per law. `$open` is an async function that answers a guard and an empty store.
+#[macro_export]
+macro_rules! laws {
+    ($open:path) => {
+        $crate::laws!(@each $open;
+            definitions: a_version_never_changes, registering_again_is_the_same_version, places_may_move;
+            tokens: a_name_is_unique_until_it_is_revoked, a_revoked_or_expired_token_is_not_valid,
+                a_project_keeps_its_organisation;
+            nodes: a_join_token_is_used_up, a_lost_answer_does_not_use_a_join_token_up_twice, a_name_is_not_taken_over,
+                an_expired_join_token_joins_nobody, a_heartbeat_is_remembered;
+            operations: creating_writes_everything_at_once, a_key_makes_one_operation,
+                a_key_with_another_request_is_refused, the_same_key_at_once_makes_one_operation, lists_are_paged,
+                canceling_what_no_node_has_taken_ends_it, canceling_what_runs_asks_the_node,
+                what_is_over_cannot_be_canceled, another_project_sees_nothing;
+            leases: each_lease_has_a_higher_epoch, a_node_is_never_given_more_than_its_slots,
+                a_task_is_leased_to_its_own_node_only, an_unacknowledged_lease_expires, an_extended_lease_does_not_expire,
+                nothing_is_accepted_under_an_old_epoch, nothing_is_accepted_after_expiry_before_the_next_lease,
+                a_node_keeps_what_it_holds, what_a_node_does_not_hold_is_leased_again,
+                what_is_over_is_dropped_by_its_node, an_expired_lease_of_a_canceled_task_ends_it,
+                accepted_outputs_travel_with_the_next_lease, spared_leases_do_not_expire;
+            reports: an_event_is_applied_once, a_result_is_accepted_once, a_result_survives_wrong_counting,
+                an_unknown_step_is_refused_alone, a_task_is_complete_when_every_step_succeeded,
+                ending_twice_is_ending_once, a_failure_settles_every_step, canceled_needs_a_request,
+                the_story_is_told_in_order, logs_are_paged_by_step, long_lines_are_cut, mutations_are_audited;
+        );
+    };
+    (@each $open:path; $($module:ident: $($law:ident),+;)+) => {
+        $(mod $module {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $law() {
+                    let (_guard, store) = $open().await;
+                    $crate::laws::$module::$law(&*store).await;
+                }
+            )+
+        })+
+    };
+}
