@@ -64,6 +64,7 @@ mod input;
 mod observation;
 mod text;
 
+pub mod check;
 pub mod exec;
 pub mod facts;
 pub mod files;
