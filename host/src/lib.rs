@@ -1,1 +1,12 @@
-//! Placeholder.
+//! The node: takes leases from a plane, verifies what it is asked to do, runs signed steps in a
+//! sandbox, and reports.
+//!
+//! Data flows one way: [`agent`] (the loop with the plane) -> [`executor`] (the graph and the journal)
+//! -> [`sandbox`] (wasmtime) -> [`capabilities`] (the node).
+
+pub mod agent;
+pub mod capabilities;
+pub mod clock;
+pub mod command;
+pub mod executor;
+pub mod sandbox;

@@ -1,0 +1,231 @@
+//! The loop with the plane: register, stay known, take leases, report.
+
+mod connection;
+mod identity;
+mod pull;
+mod report;
+mod worker;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use fettle_wire::node::{HeartbeatRequest, RegisterRequest};
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tonic::Code;
+
+use self::{
+    connection::{Client, Secret},
+    identity::Identity,
+    worker::Worker,
+};
+use crate::executor::{
+    Executor,
+    journal::{Held, JournalError},
+};
+
+pub use self::connection::ConnectError;
+pub use self::identity::IdentityError;
+
+/// How long running steps may go on after the host was told to stop.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// How an agent is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `http://host:port` of a plane.
+    pub plane: String,
+    /// The name the operator gave the node.
+    pub name: String,
+    /// For the first registration.
+    pub join_token: Option<String>,
+    /// Where the node's identity is kept.
+    pub data_directory: PathBuf,
+    /// Tasks at once.
+    pub slots: u32,
+    /// Taxonomy of seed 001, 9.1.
+    pub capabilities: BTreeMap<String, String>,
+}
+
+/// Why an agent stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The plane's address is malformed.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The identity file cannot be read or written.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The node was never registered and has no token to do so.
+    #[error(
+        "this node is not registered and has no join token; make one with `fettle-plane join-token create` and give it with --join-token-file"
+    )]
+    NoJoinToken,
+    /// The plane does not take this node.
+    #[error(
+        "the plane at {plane} refuses this node: {reason}; make a new join token with `fettle-plane join-token create`"
+    )]
+    Refused {
+        /// Its address.
+        plane: String,
+        /// Its words.
+        reason: String,
+    },
+    /// The journal failed; nothing may be started without it.
+    #[error("the host cannot go on without its journal")]
+    Journal(#[source] JournalError),
+}
+
+/// The agent of one node.
+pub struct Agent {
+    settings: Settings,
+    executor: Executor,
+    client: Client,
+    secret: Secret,
+    workers: Mutex<BTreeMap<String, Worker>>,
+    /// Grows whenever a worker ends, so that the plane hears of the free slot.
+    ended: watch::Sender<u64>,
+    running: tokio::sync::Semaphore,
+}
+
+/// The waits between attempts to reach the plane: from 100 ms to 10 s, with jitter, without end.
+fn backoff() -> backon::ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(100))
+        .with_max_delay(Duration::from_secs(10))
+        .with_jitter()
+        .without_max_times()
+        .build()
+}
+
+impl Agent {
+    /// Sets up an agent; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the plane's address is malformed.
+    pub fn new(settings: Settings, executor: Executor) -> Result<Arc<Self>, AgentError> {
+        let secret = Secret::default();
+        let client = connection::connect(&settings.plane, secret.clone())?;
+        Ok(Arc::new(Self {
+            running: tokio::sync::Semaphore::new(settings.slots as usize),
+            settings,
+            executor,
+            client,
+            secret,
+            workers: Mutex::default(),
+            ended: watch::Sender::new(0),
+        }))
+    }
+
+    /// Runs until `stop`: takes leases, executes, reports. Running steps get a time of grace.
+    ///
+    /// # Errors
+    /// When the plane refuses the node, or the journal fails.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) -> Result<(), AgentError> {
+        let held = self.executor.journal.held().await.map_err(AgentError::Journal)?;
+        let mut tasks = JoinSet::new();
+        // What was begun goes on at once; the plane may be away for long.
+        for Held { task, epoch, outcome } in held {
+            tracing::info!(task_id = task.task_id, "resuming from the journal");
+            worker::start(&self, task, epoch, outcome, &mut tasks);
+        }
+        let node_id = tokio::select! {
+            registered = self.register() => registered?,
+            () = stop.cancelled() => return self.wind_down(tasks).await,
+        };
+        tracing::info!(node_id, plane = self.settings.plane, "registered");
+        let node_id: Arc<str> = node_id.into();
+        let heartbeat = tokio::spawn(Arc::clone(&self).heartbeat(Arc::clone(&node_id)));
+        pull::run(&self, &node_id, &mut tasks, &stop).await;
+        heartbeat.abort();
+        self.wind_down(tasks).await
+    }
+
+    fn workers(&self) -> MutexGuard<'_, BTreeMap<String, Worker>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn wind_down(&self, mut tasks: JoinSet<()>) -> Result<(), AgentError> {
+        tracing::info!(running = tasks.len(), "stopping; running steps get {} s", GRACE.as_secs());
+        let ended = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, ended).await.is_err() {
+            for worker in self.workers().values() {
+                worker.signals.put_down.cancel();
+            }
+            let _ = tokio::time::timeout(GRACE, async { while tasks.join_next().await.is_some() {} }).await;
+        }
+        Ok(())
+    }
+
+    /// Registers, for as long as it takes to reach the plane.
+    async fn register(&self) -> Result<String, AgentError> {
+        let known = Identity::load(&self.settings.data_directory)?;
+        let token = match (&known, &self.settings.join_token) {
+            (Some(identity), _) => identity.secret.clone(),
+            (None, Some(token)) => token.clone(),
+            (None, None) => return Err(AgentError::NoJoinToken),
+        };
+        self.secret.set(token);
+        let request = RegisterRequest {
+            name: self.settings.name.clone(),
+            host_version: env!("CARGO_PKG_VERSION").to_owned(),
+            capabilities: self.settings.capabilities.clone().into_iter().collect(),
+            slots: self.settings.slots,
+            node_id: known.as_ref().map(|identity| identity.node_id.clone()).unwrap_or_default(),
+        };
+        let mut waits = backoff();
+        loop {
+            match self.client.clone().register(request.clone()).await {
+                Ok(response) => {
+                    let response = response.into_inner();
+                    if !response.secret.is_empty() {
+                        let identity = Identity { node_id: response.node_id.clone(), secret: response.secret };
+                        identity.save(&self.settings.data_directory)?;
+                        self.secret.set(identity.secret);
+                    }
+                    return Ok(response.node_id);
+                }
+                Err(status)
+                    if matches!(
+                        status.code(),
+                        Code::Unauthenticated | Code::PermissionDenied | Code::InvalidArgument
+                    ) =>
+                {
+                    return Err(AgentError::Refused {
+                        plane: self.settings.plane.clone(),
+                        reason: status.message().to_owned(),
+                    });
+                }
+                Err(status) => tracing::warn!(
+                    plane = self.settings.plane,
+                    reason = status.message(),
+                    "the plane does not answer; trying again"
+                ),
+            }
+            tokio::time::sleep(waits.next().unwrap_or(Duration::from_secs(10))).await;
+        }
+    }
+
+    async fn heartbeat(self: Arc<Self>, node_id: Arc<str>) {
+        let mut every = tokio::time::interval(Duration::from_secs(5));
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            let request = HeartbeatRequest { node_id: node_id.to_string() };
+            if let Err(status) = self.client.clone().heartbeat(request).await {
+                tracing::debug!(reason = status.message(), "a heartbeat did not arrive");
+            }
+        }
+    }
+}
+
+/// Where the journal of a host is.
+#[must_use]
+pub fn journal_path(data_directory: &Path) -> PathBuf {
+    data_directory.join("journal.sqlite")
+}

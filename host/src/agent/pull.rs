@@ -1,0 +1,111 @@
+//! The stream of leases.
+
+use std::{sync::Arc, time::Duration};
+
+use fettle_model::task::Epoch;
+use fettle_wire::{
+    convert,
+    node::{AckRequest, Lease, PullFree, PullHello, PullRequest, PullResponse, pull_request, pull_response},
+};
+use tokio::{sync::mpsc, task::JoinSet};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::{Agent, backoff, worker};
+
+/// Holds the stream open until `stop`, whatever happens to the connection.
+pub(super) async fn run(agent: &Arc<Agent>, node_id: &Arc<str>, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+    let mut waits = backoff();
+    loop {
+        let ended = tokio::select! {
+            ended = hold(agent, node_id, tasks, &mut waits) => ended,
+            () = stop.cancelled() => return,
+        };
+        let reason = ended.map_or_else(|status| status.message().to_owned(), |()| "it closed the stream".to_owned());
+        tracing::warn!(plane = agent.settings.plane, reason, "the stream of leases broke; connecting again");
+        tokio::select! {
+            () = tokio::time::sleep(waits.next().unwrap_or(Duration::from_secs(10))) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+async fn hold(
+    agent: &Arc<Agent>,
+    node_id: &Arc<str>,
+    tasks: &mut JoinSet<()>,
+    waits: &mut backon::ExponentialBackoff,
+) -> Result<(), Status> {
+    let (requests, outgoing) = mpsc::channel(16);
+    let mut ended = agent.ended.subscribe();
+    ended.mark_unchanged();
+    let hello = PullHello {
+        node_id: node_id.to_string(),
+        held_task_ids: agent.workers().keys().cloned().collect(),
+        free_slots: agent.free_slots(),
+    };
+    send(&requests, pull_request::Request::Hello(hello)).await?;
+    let mut incoming = agent.client.clone().pull(ReceiverStream::new(outgoing)).await?.into_inner();
+    *waits = backoff();
+    loop {
+        tokio::select! {
+            message = incoming.message() => match message? {
+                Some(PullResponse { response: Some(response) }) => take(agent, node_id, tasks, response).await,
+                Some(PullResponse { response: None }) => {}
+                None => return Ok(()),
+            },
+            _ = ended.changed() => send(&requests, pull_request::Request::Free(PullFree { free_slots: agent.free_slots() })).await?,
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+}
+
+async fn send(requests: &mpsc::Sender<PullRequest>, request: pull_request::Request) -> Result<(), Status> {
+    requests.send(PullRequest { request: Some(request) }).await.map_err(|_| Status::unavailable("the connection ended"))
+}
+
+async fn take(agent: &Arc<Agent>, node_id: &Arc<str>, tasks: &mut JoinSet<()>, response: pull_response::Response) {
+    match response {
+        pull_response::Response::Lease(lease) => {
+            if let Err(reason) = take_lease(agent, node_id, tasks, lease).await {
+                // Without an acknowledgement the plane leases it again when this lease has expired.
+                tracing::error!(reason, "a lease was not taken");
+            }
+        }
+        pull_response::Response::Cancel(cancel) => {
+            if let Some(worker) = agent.workers().get(&cancel.task_id) {
+                worker.signals.cancel.cancel();
+            }
+        }
+    }
+}
+
+async fn take_lease(
+    agent: &Arc<Agent>,
+    node_id: &Arc<str>,
+    tasks: &mut JoinSet<()>,
+    lease: Lease,
+) -> Result<(), String> {
+    let task = convert::task(&lease.task).map_err(|status| status.message().to_owned())?;
+    if task.task_id != lease.task_id || task.node_id != **node_id {
+        return Err(format!("the lease of task {} holds a task for another node or of another id", lease.task_id));
+    }
+    let epoch = Epoch(lease.epoch);
+    agent.executor.journal.accept(&task, epoch).await.map_err(|error| error.to_string())?;
+    let known = agent.workers().get(&task.task_id).map(|worker| worker.renew(epoch));
+    if known.is_none() {
+        let held = agent.executor.journal.held().await.map_err(|error| error.to_string())?;
+        let outcome = held.into_iter().find(|held| held.task.task_id == task.task_id).and_then(|held| held.outcome);
+        worker::start(agent, task.clone(), epoch, outcome, tasks);
+    }
+    let request = AckRequest { node_id: node_id.to_string(), task_id: task.task_id, epoch: epoch.0 };
+    agent.client.clone().ack(request).await.map(|_| ()).map_err(|status| status.message().to_owned())
+}
+
+impl Agent {
+    fn free_slots(&self) -> u32 {
+        let busy = u32::try_from(self.workers().len()).unwrap_or(u32::MAX);
+        self.settings.slots.saturating_sub(busy)
+    }
+}

@@ -1,0 +1,167 @@
+//! Reports of one task: from the journal to the plane, in order, until the plane has stored each.
+
+use std::time::Duration;
+
+use fettle_model::task::{Epoch, TaskOutcome};
+use fettle_wire::{
+    convert,
+    node::{CompleteRequest, FailRequest, ReportRequest, ReportResponse, Verdict},
+};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::{backoff, worker::Work};
+
+/// Events on their way at once.
+const IN_FLIGHT: usize = 64;
+/// Events the journal keeps after the plane has stored them.
+const KEPT: u64 = 256;
+
+/// Why a stream of reports ended.
+enum Ended {
+    /// Everything is told, and the end of the task too.
+    Told,
+    /// The lease is held under another epoch.
+    Stale,
+    /// The connection broke.
+    Broken(Status),
+    /// The journal failed.
+    Journal(crate::executor::journal::JournalError),
+}
+
+impl From<Status> for Ended {
+    fn from(status: Status) -> Self {
+        Self::Broken(status)
+    }
+}
+
+/// Reports until the plane has accepted the end of the task, or the lease is lost.
+pub(super) async fn run(work: &Work<'_>, mut outcome: watch::Receiver<Option<TaskOutcome>>) {
+    let mut waits = backoff();
+    let mut epochs = work.epoch.clone();
+    loop {
+        let epoch = *epochs.borrow_and_update();
+        match stream(work, epoch, &mut outcome).await {
+            Ended::Told => {
+                if let Err(error) = work.agent.executor.journal.forget(&work.task.task_id).await {
+                    tracing::error!(
+                        task_id = work.task.task_id,
+                        error = &error as &dyn std::error::Error,
+                        "a finished task could not be forgotten"
+                    );
+                }
+                return;
+            }
+            Ended::Stale if *epochs.borrow() > epoch => {}
+            Ended::Stale => {
+                tracing::warn!(task_id = work.task.task_id, %epoch, "the plane refuses reports under this epoch; the task is put down");
+                work.signals.put_down.cancel();
+                return;
+            }
+            Ended::Journal(error) => {
+                tracing::error!(
+                    task_id = work.task.task_id,
+                    error = &error as &dyn std::error::Error,
+                    "reports cannot be read"
+                );
+                work.signals.put_down.cancel();
+                return;
+            }
+            Ended::Broken(status) => {
+                tracing::debug!(task_id = work.task.task_id, reason = status.message(), "reports wait for the plane");
+                tokio::time::sleep(waits.next().unwrap_or(Duration::from_secs(10))).await;
+            }
+        }
+    }
+}
+
+async fn stream(work: &Work<'_>, epoch: Epoch, outcome: &mut watch::Receiver<Option<TaskOutcome>>) -> Ended {
+    match try_stream(work, epoch, outcome).await {
+        Ok(ended) | Err(ended) => ended,
+    }
+}
+
+/// Sends what the journal holds, takes acknowledgements, and tells the end when all is stored.
+async fn try_stream(
+    work: &Work<'_>,
+    epoch: Epoch,
+    outcome: &mut watch::Receiver<Option<TaskOutcome>>,
+) -> Result<Ended, Ended> {
+    let journal = &work.agent.executor.journal;
+    let mut changes = journal.changes();
+    let (requests, outgoing) = mpsc::channel(IN_FLIGHT);
+    let mut incoming = work.agent.client.clone().report(ReceiverStream::new(outgoing)).await?.into_inner();
+    let (mut sent, mut stored, mut forgotten) = (0, 0, 0);
+    loop {
+        let room = IN_FLIGHT - usize::try_from(sent - stored).unwrap_or(IN_FLIGHT).min(IN_FLIGHT);
+        let ended = outcome.borrow_and_update().clone();
+        changes.mark_unchanged();
+        let events = journal
+            .unreported(&work.task.task_id, sent.max(stored), u32::try_from(room).unwrap_or_default())
+            .await
+            .map_err(Ended::Journal)?;
+        if events.is_empty() && sent == stored {
+            if let Some(ended) = ended {
+                return tell_end(work, epoch, &ended).await;
+            }
+        }
+        for (sequence, event) in events {
+            let request = ReportRequest {
+                node_id: work.task.node_id.clone(),
+                task_id: work.task.task_id.clone(),
+                epoch: epoch.0,
+                sequence,
+                event,
+            };
+            requests.send(request).await.map_err(|_| Status::unavailable("the connection ended"))?;
+            if sent == 0 {
+                // The first one may follow on reports that were acknowledged and forgotten.
+                stored = sequence - 1;
+            }
+            sent = sequence;
+        }
+        tokio::select! {
+            response = incoming.message() => {
+                let Some(response) = response? else { return Err(Status::unavailable("the plane closed the stream").into()) };
+                stored = accepted(&response, stored)?;
+            }
+            _ = changes.changed(), if sent == stored || sent - stored < IN_FLIGHT as u64 => {}
+            _ = outcome.changed() => {}
+        }
+        if stored >= forgotten + KEPT {
+            journal.acknowledge(&work.task.task_id, stored).await.map_err(Ended::Journal)?;
+            forgotten = stored;
+        }
+    }
+}
+
+fn accepted(response: &ReportResponse, stored: u64) -> Result<u64, Ended> {
+    match response.verdict() {
+        Verdict::Accepted => Ok(stored.max(response.sequence)),
+        Verdict::Stale => Err(Ended::Stale),
+        Verdict::Unspecified => Err(Status::internal("the plane answered no verdict").into()),
+    }
+}
+
+async fn tell_end(work: &Work<'_>, epoch: Epoch, outcome: &TaskOutcome) -> Result<Ended, Ended> {
+    let mut client = work.agent.client.clone();
+    let (node_id, task_id) = (work.task.node_id.clone(), work.task.task_id.clone());
+    let complete =
+        |canceled| CompleteRequest { node_id: node_id.clone(), task_id: task_id.clone(), epoch: epoch.0, canceled };
+    let verdict = match outcome {
+        TaskOutcome::Succeeded => client.complete(complete(false)).await?.into_inner().verdict(),
+        TaskOutcome::Canceled => client.complete(complete(true)).await?.into_inner().verdict(),
+        TaskOutcome::Failed { failure, step_id } => {
+            let step_id = step_id.as_ref().map(ToString::to_string).unwrap_or_default();
+            let request =
+                FailRequest { node_id, task_id, epoch: epoch.0, failure: convert::to_text(failure)?, step_id };
+            client.fail(request).await?.into_inner().verdict()
+        }
+    };
+    match verdict {
+        Verdict::Accepted => Ok(Ended::Told),
+        Verdict::Stale => Ok(Ended::Stale),
+        Verdict::Unspecified => Err(Status::internal("the plane answered no verdict").into()),
+    }
+}

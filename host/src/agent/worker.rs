@@ -1,0 +1,139 @@
+//! One task on its way: executed, its lease extended, its events reported, its end told.
+
+use std::{sync::Arc, time::Duration};
+
+use fettle_model::task::{Epoch, Task, TaskOutcome};
+use fettle_wire::node::{ExtendRequest, Verdict};
+use tokio::{sync::watch, task::JoinSet};
+
+use super::{Agent, report};
+use crate::executor::{Interrupted, Signals};
+
+/// How often a lease is made longer.
+const EXTEND_EVERY: Duration = Duration::from_secs(5);
+
+/// What the agent knows of a task on its way.
+pub(super) struct Worker {
+    pub(super) signals: Signals,
+    epoch: watch::Sender<Epoch>,
+}
+
+impl Worker {
+    /// The plane leased the task again: go on under the newer epoch.
+    pub(super) fn renew(&self, epoch: Epoch) {
+        self.epoch.send_if_modified(|known| {
+            let newer = epoch > *known;
+            *known = (*known).max(epoch);
+            newer
+        });
+    }
+}
+
+/// Starts a worker, from wherever the journal says the task is.
+pub(super) fn start(
+    agent: &Arc<Agent>,
+    task: Task,
+    epoch: Epoch,
+    outcome: Option<TaskOutcome>,
+    tasks: &mut JoinSet<()>,
+) {
+    let signals = Signals::default();
+    let epochs = watch::Sender::new(epoch);
+    let epoch = epochs.subscribe();
+    agent.workers().insert(task.task_id.clone(), Worker { signals: signals.clone(), epoch: epochs });
+    let agent = Arc::clone(agent);
+    tasks.spawn(async move {
+        let task_id = task.task_id.clone();
+        let work = Work { agent: &agent, task: &task, epoch, signals };
+        work.run(outcome).await;
+        agent.workers().remove(&task_id);
+        agent.ended.send_modify(|count| *count = count.wrapping_add(1));
+    });
+}
+
+pub(super) struct Work<'a> {
+    pub(super) agent: &'a Agent,
+    pub(super) task: &'a Task,
+    pub(super) epoch: watch::Receiver<Epoch>,
+    pub(super) signals: Signals,
+}
+
+impl Work<'_> {
+    async fn run(&self, outcome: Option<TaskOutcome>) {
+        let (known, outcomes) = watch::channel(outcome.clone());
+        let execute = async {
+            if outcome.is_none() {
+                match self.execute().await {
+                    Some(outcome) => {
+                        known.send_replace(Some(outcome));
+                    }
+                    None => return,
+                }
+            }
+            // Nothing more to execute: the report decides when this ends.
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = execute => {}
+            () = self.extend() => {}
+            () = report::run(self, outcomes) => {}
+        }
+    }
+
+    /// Executes to the end and journals it; none when the task was put down.
+    async fn execute(&self) -> Option<TaskOutcome> {
+        let _slot = self.agent.running.acquire().await.ok()?;
+        let executor = &self.agent.executor;
+        let outcome = match executor.execute(self.task, &self.signals).await {
+            Ok(outcome) => outcome,
+            Err(Interrupted::PutDown) => return None,
+            Err(error @ Interrupted::Journal(_)) => {
+                tracing::error!(
+                    task_id = self.task.task_id,
+                    error = &error as &dyn std::error::Error,
+                    "the task was put down"
+                );
+                return None;
+            }
+        };
+        tracing::info!(task_id = self.task.task_id, operation_id = self.task.operation_id, outcome = ?outcome, "the task ended");
+        match executor.journal.end_task(&self.task.task_id, &outcome).await {
+            Ok(()) => Some(outcome),
+            Err(error) => {
+                tracing::error!(
+                    task_id = self.task.task_id,
+                    error = &error as &dyn std::error::Error,
+                    "the end of the task could not be journaled"
+                );
+                None
+            }
+        }
+    }
+
+    /// Makes the lease last; ends only when the plane says that it is lost.
+    async fn extend(&self) {
+        let mut every = tokio::time::interval(EXTEND_EVERY);
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        every.tick().await;
+        loop {
+            every.tick().await;
+            let epoch = *self.epoch.borrow();
+            let request = ExtendRequest {
+                node_id: self.task.node_id.clone(),
+                task_id: self.task.task_id.clone(),
+                epoch: epoch.0,
+            };
+            match self.agent.client.clone().extend(request).await.map(tonic::Response::into_inner) {
+                Ok(response) if response.canceled => self.signals.cancel.cancel(),
+                Ok(response) if response.verdict() == Verdict::Stale && *self.epoch.borrow() == epoch => {
+                    tracing::warn!(task_id = self.task.task_id, "the lease is lost; the task is put down");
+                    self.signals.put_down.cancel();
+                    return;
+                }
+                Ok(_) => {}
+                // A plane that is away for a while is no reason to stop.
+                Err(status) => tracing::debug!(reason = status.message(), "a lease could not be extended"),
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `files`: below named roots, resolved by the kernel without symbolic links.
+
+mod digest;
+mod path;
+mod write;
+
+use std::{
+    collections::BTreeMap,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use fettle_model::{
+    failure::{Failure, FailureClass},
+    grant::FilesGrant,
+    policy::PolicyBundle,
+};
+use rustix::{
+    fs::{FileType, Mode, OFlags},
+    io::Errno,
+};
+
+pub use self::digest::DigestCache;
+pub(crate) use self::{path::NodePath, write::temporary_name};
+use super::{Node, denied};
+use crate::sandbox::bindings::fettle::files::files::{Attributes, Error, Host, Kind, Metadata};
+
+/// Most bytes that one call reads or writes.
+const CONTENT_LIMIT: u64 = 1 << 20;
+
+/// What one step may reach.
+#[derive(Clone, Default)]
+pub struct Configured {
+    grant: FilesGrant,
+    roots: Arc<BTreeMap<String, Root>>,
+    digests: DigestCache,
+}
+
+/// A named directory of this node.
+pub(crate) struct Root {
+    directory: PathBuf,
+    descriptor: OwnedFd,
+}
+
+/// The state of one attempt.
+#[derive(Default)]
+pub struct Files(Configured);
+
+impl Configured {
+    pub(super) fn new(grant: Option<&FilesGrant>, policy: &PolicyBundle, node: &Node) -> Result<Self, Failure> {
+        let Some(grant) = grant else { return Ok(Self::default()) };
+        let mut roots = BTreeMap::new();
+        for entry in grant.read.iter().chain(&grant.write) {
+            let name = entry.split('/').next().unwrap_or_default();
+            let known = policy.roots.iter().find(|(root, _)| root.as_str() == name);
+            let Some((_, directory)) = known else {
+                let names: Vec<&str> = policy.roots.keys().map(fettle_model::name::Label::as_str).collect();
+                return Err(denied(
+                    "files.unknown-root",
+                    format!(
+                        "the grant names `{entry}`, and this node's policy has no root `{name}`; it has {}",
+                        names.join(", ")
+                    ),
+                ));
+            };
+            if !roots.contains_key(name) {
+                roots.insert(name.to_owned(), Root::open(&node.files_directory.join(directory))?);
+            }
+        }
+        Ok(Self { grant: grant.clone(), roots: Arc::new(roots), digests: node.digests.clone() })
+    }
+
+    pub(super) fn prepare(&self) -> Files {
+        Files(self.clone())
+    }
+
+    /// The digests that are known, to be added to when a transfer has verified a file.
+    pub(crate) const fn digests(&self) -> &DigestCache {
+        &self.digests
+    }
+
+    /// A path that may be read.
+    pub(crate) fn readable(&self, path: &str) -> Result<NodePath, Error> {
+        self.checked(path, FilesGrant::may_read)
+    }
+
+    /// A path that may be written.
+    pub(crate) fn writable(&self, path: &str) -> Result<NodePath, Error> {
+        self.checked(path, FilesGrant::may_write)
+    }
+
+    fn checked(&self, path: &str, may: fn(&FilesGrant, &str) -> bool) -> Result<NodePath, Error> {
+        let parsed = NodePath::parse(path)
+            .map_err(|rule| Error::InvalidPath(format!("`{}` {rule}", path.chars().take(200).collect::<String>())))?;
+        if may(&self.grant, path) && self.roots.contains_key(parsed.root()) {
+            Ok(parsed)
+        } else {
+            Err(Error::AccessDenied)
+        }
+    }
+
+    /// The directory of the path's root.
+    pub(crate) fn root(&self, path: &NodePath) -> Result<&Root, Error> {
+        self.roots.get(path.root()).ok_or(Error::AccessDenied)
+    }
+}
+
+impl Root {
+    fn open(directory: &Path) -> Result<Self, Failure> {
+        let unusable = |error: std::io::Error| {
+            let message = format!(
+                "root directory {} cannot be used: {error}; check `roots` of the policy bundle",
+                directory.display()
+            );
+            Failure::new(FailureClass::Permanent, "files.root", message)
+        };
+        std::fs::create_dir_all(directory).map_err(unusable)?;
+        let descriptor = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH, Mode::empty())
+            .map_err(|error| unusable(error.into()))?;
+        Ok(Self { directory: directory.to_owned(), descriptor })
+    }
+
+    /// Where the root is on this node.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) const fn descriptor(&self) -> &OwnedFd {
+        &self.descriptor
+    }
+}
+
+/// What the kernel said, in the contract's words.
+pub(crate) fn error_of(errno: Errno) -> Error {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR => Error::NotFound,
+        Errno::LOOP => Error::InvalidPath("leads through a symbolic link; links are not followed".to_owned()),
+        Errno::XDEV => Error::InvalidPath("leaves its root".to_owned()),
+        Errno::NOSPC | Errno::DQUOT => {
+            Error::NoSpace("the file system is full; free some space on the node".to_owned())
+        }
+        other => Error::Failed(format!("the node could not do it: {}", std::io::Error::from(other))),
+    }
+}
+
+/// Runs blocking file work away from the runtime's threads.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Error::Failed(format!("the work was abandoned: {error}"))),
+    }
+}
+
+impl Host for Files {
+    async fn stat(&mut self, path: String) -> Result<Option<Metadata>, Error> {
+        let configured = self.0.clone();
+        blocking(move || {
+            let path = configured.readable(&path)?;
+            match path.open(configured.root(&path)?, OFlags::PATH) {
+                Err(Error::NotFound) => Ok(None),
+                Err(error) => Err(error),
+                Ok(file) => Ok(Some(metadata(&file)?)),
+            }
+        })
+        .await
+    }
+
+    async fn read(&mut self, path: String, limit: u64) -> Result<Vec<u8>, Error> {
+        let configured = self.0.clone();
+        blocking(move || {
+            let path = configured.readable(&path)?;
+            let file = path.open(configured.root(&path)?, OFlags::RDONLY)?;
+            let limit = limit.min(CONTENT_LIMIT);
+            let metadata = metadata(&file)?;
+            if !matches!(metadata.kind, Kind::Regular) {
+                return Err(Error::InvalidPath("is not a regular file".to_owned()));
+            }
+            if metadata.size > limit {
+                return Err(Error::TooLarge(limit));
+            }
+            write::read_all(file, limit)
+        })
+        .await
+    }
+
+    async fn digest(&mut self, path: String) -> Result<Option<String>, Error> {
+        let configured = self.0.clone();
+        blocking(move || {
+            let path = configured.readable(&path)?;
+            match path.open(configured.root(&path)?, OFlags::RDONLY) {
+                Err(Error::NotFound) => Ok(None),
+                Err(error) => Err(error),
+                Ok(file) => configured.digests.of(file).map(|digest| Some(digest.to_string())),
+            }
+        })
+        .await
+    }
+
+    async fn write(&mut self, path: String, content: Vec<u8>, attributes: Attributes) -> Result<bool, Error> {
+        let configured = self.0.clone();
+        blocking(move || {
+            let path = configured.writable(&path)?;
+            if content.len() as u64 > CONTENT_LIMIT {
+                return Err(Error::TooLarge(CONTENT_LIMIT));
+            }
+            write::replace(configured.root(&path)?, &path, &content, &write::Attributes::of(&attributes)?)
+        })
+        .await
+    }
+
+    async fn remove(&mut self, path: String) -> Result<bool, Error> {
+        let configured = self.0.clone();
+        blocking(move || {
+            let path = configured.writable(&path)?;
+            let Some((parent, name)) = path.parent(configured.root(&path)?, false)? else { return Ok(false) };
+            match rustix::fs::unlinkat(&parent, name, rustix::fs::AtFlags::empty()) {
+                Ok(()) => Ok(true),
+                Err(Errno::NOENT) => Ok(false),
+                Err(errno) => Err(error_of(errno)),
+            }
+        })
+        .await
+    }
+}
+
+fn metadata(file: &OwnedFd) -> Result<Metadata, Error> {
+    let stat = rustix::fs::fstat(file).map_err(error_of)?;
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::Regular,
+        FileType::Directory => Kind::Directory,
+        _ => Kind::Other,
+    };
+    Ok(Metadata {
+        kind,
+        size: u64::try_from(stat.st_size).unwrap_or_default(),
+        mode: stat.st_mode & 0o7777,
+        user_id: stat.st_uid,
+        group_id: stat.st_gid,
+    })
+}

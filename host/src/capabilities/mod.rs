@@ -1,0 +1,138 @@
+//! What a step can be given. One folder per capability, each with three phases:
+//!
+//! 1. `link`, once per component and set of grants: its functions become importable;
+//! 2. `configure`, once per task: the grant is read against the node's policy and fails early;
+//! 3. `prepare`, once per attempt: fresh state, nothing shared with another attempt.
+//!
+//! The full list is [`Configured`] and [`Prepared`]. Their defaults deny everything.
+
+pub mod exec;
+pub mod facts;
+pub mod files;
+pub mod gpu;
+pub mod report;
+pub mod transfer;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use fettle_model::{
+    failure::{Failure, FailureClass},
+    grant::{Capability, Grants},
+    policy::PolicyBundle,
+};
+use wasmtime::component::{HasSelf, Linker};
+
+use crate::sandbox::{AttemptState, bindings::fettle as wit};
+
+/// What a node has to give, whatever a task grants.
+#[derive(Clone)]
+pub struct Node {
+    /// Programs are started here.
+    pub spawner: exec::Spawner,
+    /// Where relative roots are.
+    pub files_directory: std::path::PathBuf,
+    /// How blobs are fetched.
+    pub transfers: transfer::Transfers,
+    /// Where facts are read.
+    pub facts: facts::Source,
+    /// How GPUs are asked.
+    pub gpu: gpu::Probe,
+    /// Digests of files that were hashed, while they stay as they are.
+    pub digests: files::DigestCache,
+}
+
+/// The capabilities of one step, after its grant was read.
+#[derive(Clone, Default)]
+pub struct Configured {
+    exec: exec::Configured,
+    files: files::Configured,
+    transfer: transfer::Configured,
+    facts: facts::Configured,
+    gpu: gpu::Configured,
+}
+
+/// The capabilities of one attempt.
+#[derive(Default)]
+pub struct Prepared {
+    pub(crate) report: report::Report,
+    pub(crate) exec: exec::Exec,
+    pub(crate) files: files::Files,
+    pub(crate) transfer: transfer::Transfer,
+    pub(crate) facts: facts::Facts,
+    pub(crate) gpu: gpu::Gpu,
+}
+
+/// Makes the granted capabilities importable, and `report`.
+///
+/// # Errors
+/// When an interface is linked twice; never in practice.
+pub fn link(linker: &mut Linker<AttemptState>, granted: &BTreeSet<Capability>) -> wasmtime::Result<()> {
+    wit::report::report::add_to_linker::<_, HasSelf<report::Report>>(linker, |state| &mut state.capabilities.report)?;
+    for capability in granted {
+        match capability {
+            Capability::Exec => {
+                wit::exec::exec::add_to_linker::<_, HasSelf<exec::Exec>>(linker, |state| &mut state.capabilities.exec)?
+            }
+            Capability::Files => wit::files::files::add_to_linker::<_, HasSelf<files::Files>>(linker, |state| {
+                &mut state.capabilities.files
+            })?,
+            Capability::Transfer => {
+                wit::transfer::transfer::add_to_linker::<_, HasSelf<transfer::Transfer>>(linker, |state| {
+                    &mut state.capabilities.transfer
+                })?;
+            }
+            Capability::Facts => wit::facts::facts::add_to_linker::<_, HasSelf<facts::Facts>>(linker, |state| {
+                &mut state.capabilities.facts
+            })?,
+            Capability::Gpu => {
+                wit::gpu::gpu::add_to_linker::<_, HasSelf<gpu::Gpu>>(linker, |state| &mut state.capabilities.gpu)?
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Configured {
+    /// Reads a step's grant against the node's policy.
+    ///
+    /// # Errors
+    /// When the grant goes beyond the node's ceiling, or names a profile or root that the policy does
+    /// not have. Nothing has run then.
+    pub fn new(node: &Node, grants: &Grants, policy: &Arc<PolicyBundle>) -> Result<Self, Failure> {
+        let beyond = grants.beyond(&policy.ceiling);
+        if !beyond.is_empty() {
+            return Err(denied(
+                "grant.beyond-ceiling",
+                format!(
+                    "this node's policy does not allow {}; an administrator can add it to `ceiling` of the policy bundle",
+                    beyond.join(", ")
+                ),
+            ));
+        }
+        let files = files::Configured::new(grants.files.as_ref(), policy, node)?;
+        Ok(Self {
+            exec: exec::Configured::new(grants.exec.as_ref(), policy, node)?,
+            transfer: transfer::Configured::new(grants.transfer.as_ref(), &files, node),
+            facts: facts::Configured::new(grants.facts.as_ref(), node),
+            gpu: gpu::Configured::new(grants.gpu.as_ref(), node),
+            files,
+        })
+    }
+
+    /// Fresh state for one attempt.
+    #[must_use]
+    pub fn prepare(&self, report: report::Report, attempt: &str) -> Prepared {
+        Prepared {
+            exec: self.exec.prepare(attempt),
+            files: self.files.prepare(),
+            transfer: self.transfer.prepare(report.handle()),
+            facts: self.facts.prepare(),
+            gpu: self.gpu.prepare(),
+            report,
+        }
+    }
+}
+
+pub(crate) fn denied(code: &str, message: impl Into<String>) -> Failure {
+    Failure::new(FailureClass::Denied, code, message)
+}

@@ -1,0 +1,150 @@
+//! `report`: log lines and progress of the attempt, capped in size and rate.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fettle_model::task::{LogLevel, LogLine};
+
+use crate::{
+    clock::{Clock, Milliseconds},
+    sandbox::bindings::fettle::report::report::{Host, Level},
+};
+
+const LINE_LIMIT: usize = 8 << 10;
+const TOTAL_LIMIT: usize = 1 << 20;
+const LINES_PER_SECOND: u32 = 200;
+const MESSAGE_LIMIT: usize = 256;
+
+/// Takes what an attempt reports. Must not block.
+pub trait Sink: Send + Sync {
+    /// A log line, already capped.
+    fn line(&self, line: LogLine);
+    /// How far the attempt is.
+    fn progress(&self, percent: u8, message: Option<String>);
+}
+
+/// The state of one attempt.
+#[derive(Default)]
+pub struct Report(Option<Handle>);
+
+/// What other capabilities report through.
+#[derive(Clone, Default)]
+pub struct Handle(Option<Arc<Shared>>);
+
+struct Shared {
+    sink: Arc<dyn Sink>,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    bytes: usize,
+    second: Milliseconds,
+    lines_in_second: u32,
+    dropped: u64,
+    percent: u8,
+}
+
+impl Report {
+    /// Reports to `sink`.
+    #[must_use]
+    pub fn new(sink: Arc<dyn Sink>, clock: Clock) -> Self {
+        Self(Some(Handle(Some(Arc::new(Shared { sink, clock, state: Mutex::default() })))))
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.0.clone().unwrap_or_default()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log(&self, level: LogLevel, mut text: String) {
+        let now = self.clock.now();
+        let notice = {
+            let mut state = self.lock();
+            if now.div_euclid(1000) != state.second {
+                state.second = now.div_euclid(1000);
+                state.lines_in_second = 0;
+            }
+            truncate(&mut text, LINE_LIMIT);
+            if state.bytes + text.len() > TOTAL_LIMIT || state.lines_in_second >= LINES_PER_SECOND {
+                state.dropped += 1;
+                // The first dropped line is said at once, the number when the attempt ends.
+                (state.dropped == 1)
+                    .then(|| "the step logs more than 1 MiB or 200 lines a second; what is over is dropped".to_owned())
+            } else {
+                state.bytes += text.len();
+                state.lines_in_second += 1;
+                drop(state);
+                let text = text.replace(['\n', '\r'], " ");
+                self.sink.line(LogLine { at: now, level, text });
+                None
+            }
+        };
+        if let Some(text) = notice {
+            self.sink.line(LogLine { at: now, level: LogLevel::Warn, text });
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let dropped = self.lock().dropped;
+        if dropped > 0 {
+            let text = format!("{dropped} log lines of this step were dropped");
+            self.sink.line(LogLine { at: self.clock.now(), level: LogLevel::Warn, text });
+        }
+    }
+}
+
+impl Handle {
+    /// Reports how far the attempt is; it never moves backwards.
+    pub fn progress(&self, percent: u8, message: Option<String>) {
+        let Some(shared) = &self.0 else { return };
+        let percent = {
+            let mut state = shared.lock();
+            state.percent = state.percent.max(percent.min(100));
+            state.percent
+        };
+        let message = message.map(|mut text| {
+            truncate(&mut text, MESSAGE_LIMIT);
+            text
+        });
+        shared.sink.progress(percent, message);
+    }
+
+    /// Adds a line to the step's log.
+    pub fn log(&self, level: LogLevel, text: String) {
+        if let Some(shared) = &self.0 {
+            shared.log(level, text);
+        }
+    }
+}
+
+impl Host for Report {
+    async fn log(&mut self, level: Level, message: String) {
+        let level = match level {
+            Level::Debug => LogLevel::Debug,
+            Level::Info => LogLevel::Info,
+            Level::Warn => LogLevel::Warn,
+            Level::Error => LogLevel::Error,
+        };
+        self.handle().log(level, message);
+    }
+
+    async fn progress(&mut self, percent: u8, message: Option<String>) {
+        self.handle().progress(percent, message);
+    }
+}
+
+fn truncate(text: &mut String, limit: usize) {
+    if text.len() > limit {
+        let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+}

@@ -1,0 +1,186 @@
+//! One blob: is it there already, fetch what is missing, check, rename.
+
+use std::{
+    fs::File,
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use fettle_model::{digest::Digest, reference::Repository};
+use fettle_supply::{BlobDownload, DownloadError, Outage, SupplyError};
+use rustix::{
+    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fsync, openat, renameat, unlinkat},
+    io::Errno,
+};
+
+use super::{Error, Transferred, Transfers, of_files};
+use crate::capabilities::{
+    files::{self, NodePath, error_of, temporary_name},
+    report,
+};
+
+/// What to fetch, checked.
+pub(super) struct Target {
+    pub(super) digest: Digest,
+    pub(super) size: u64,
+    pub(super) path: NodePath,
+}
+
+/// Adds up the bytes of all blobs of one call and reports how far they are.
+pub(super) struct Meter {
+    report: report::Handle,
+    total: u64,
+    done: AtomicU64,
+    last: Mutex<Instant>,
+}
+
+impl Meter {
+    const INTERVAL: Duration = Duration::from_millis(200);
+
+    pub(super) fn new(report: report::Handle, total: u64) -> Self {
+        Self { report, total, done: AtomicU64::new(0), last: Mutex::new(Instant::now()) }
+    }
+
+    fn add(&self, bytes: u64) {
+        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.elapsed() < Self::INTERVAL && done < self.total {
+            return;
+        }
+        *last = Instant::now();
+        drop(last);
+        let percent = u8::try_from(done.saturating_mul(100) / self.total.max(1)).unwrap_or(100);
+        self.report.progress(percent, Some(format!("{} of {} MB", done / 1_000_000, self.total / 1_000_000)));
+    }
+}
+
+/// Fetches one blob to its destination.
+pub(super) async fn pull(
+    transfers: &Transfers,
+    files: &files::Configured,
+    repository: &Repository,
+    target: &Target,
+    meter: &Arc<Meter>,
+) -> Result<Transferred, Error> {
+    let root = files.root(&target.path).map_err(of_files)?;
+    if is_present(files, target).await? {
+        meter.add(target.size);
+        return Ok(Transferred { bytes: 0, present: true, resumed: 0 });
+    }
+    let (parent, name) = target
+        .path
+        .parent(root, true)
+        .map_err(of_files)?
+        .ok_or_else(|| Error::Failed("the destination's directory is missing".to_owned()))?;
+    let partial = Partial::open(parent, name)?;
+    let _begun = transfers.unfinished.begin(root.directory().join(target.path.relative()));
+    let resume_from = partial.file.metadata().map_or(0, |metadata| metadata.len());
+    let download = BlobDownload {
+        repository,
+        digest: target.digest,
+        size: target.size,
+        destination: partial.file.try_clone().map_err(|error| Error::Failed(format!("out of descriptors: {error}")))?,
+        resume_from,
+    };
+    let mut seen = 0;
+    let progress = |there: u64| {
+        meter.add(there.saturating_sub(seen));
+        seen = there.max(seen);
+    };
+    let downloaded = transfers.registry.download_blob(download, progress).await.map_err(|error| of_download(&error))?;
+    let file = partial.finish(name)?;
+    files.digests().remember(&file, target.digest);
+    Ok(Transferred { bytes: downloaded.fetched, present: false, resumed: downloaded.resumed })
+}
+
+/// Whether the destination already holds the right content.
+async fn is_present(files: &files::Configured, target: &Target) -> Result<bool, Error> {
+    let (files, path, size, digest) = (files.clone(), target.path.clone(), target.size, target.digest);
+    let look = move || {
+        let root = files.root(&path).ok()?;
+        let file = File::from(path.open(root, OFlags::RDONLY).ok()?);
+        let metadata = file.metadata().ok()?;
+        // Hashing is only worth it when the size is right.
+        (metadata.is_file() && metadata.len() == size && files.digests().of(file.into()).ok()? == digest).then_some(())
+    };
+    let looked = tokio::task::spawn_blocking(look).await;
+    looked.map(|found| found.is_some()).map_err(|error| Error::Failed(format!("the work was abandoned: {error}")))
+}
+
+/// The file while it is not complete. It has one name per destination, so that a later attempt finds
+/// what an earlier one left.
+struct Partial {
+    parent: OwnedFd,
+    name: String,
+    file: File,
+}
+
+impl Partial {
+    fn open(parent: OwnedFd, destination: &str) -> Result<Self, Error> {
+        let name = temporary_name(destination);
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = openat(&parent, name.as_str(), flags, Mode::from_raw_mode(0o600))
+            .map_err(|errno| of_files(error_of(errno)))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { parent, name, file: File::from(file) }),
+            Err(Errno::WOULDBLOCK) => Err(Error::Unavailable(
+                "another step is fetching to the same destination; try again when it is done".to_owned(),
+            )),
+            Err(errno) => Err(of_files(error_of(errno))),
+        }
+    }
+
+    /// Gives the file its name. Its content is durable already.
+    fn finish(self, destination: &str) -> Result<File, Error> {
+        let renamed = rustix::fs::fchmod(&self.file, Mode::from_raw_mode(0o644))
+            .and_then(|()| renameat(&self.parent, self.name.as_str(), &self.parent, destination))
+            .and_then(|()| fsync(&self.parent));
+        match renamed {
+            Ok(()) => Ok(self.file),
+            Err(errno) => {
+                let _ = unlinkat(&self.parent, self.name.as_str(), AtFlags::empty());
+                Err(of_files(error_of(errno)))
+            }
+        }
+    }
+}
+
+fn of_download(error: &DownloadError) -> Error {
+    let text = chain(error);
+    match error {
+        DownloadError::NotFound { .. } => Error::NotFound(text),
+        DownloadError::Unavailable { .. } => Error::Unavailable(text),
+        DownloadError::Corrupt { .. } => Error::Corrupt(text),
+        DownloadError::NoSpace { .. } => Error::NoSpace(text),
+        DownloadError::Destination { .. } => Error::Failed(text),
+    }
+}
+
+pub(super) fn of_supply(error: &SupplyError) -> Error {
+    let text = chain(error);
+    match error {
+        SupplyError::Unavailable { reason: Outage::Missing(_), .. } => Error::NotFound(text),
+        SupplyError::Unavailable { .. } => Error::Unavailable(text),
+        SupplyError::Malformed { .. } => Error::Corrupt(text),
+        SupplyError::Unsigned { .. }
+        | SupplyError::Untrusted { .. }
+        | SupplyError::Store { .. }
+        | SupplyError::LocalFile { .. }
+        | SupplyError::Signing { .. } => Error::Failed(text),
+    }
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

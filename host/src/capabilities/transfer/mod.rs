@@ -1,0 +1,165 @@
+//! `transfer`: bulk data from registries to files, hashed while it streams.
+
+mod blob;
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use fettle_model::{
+    digest::Digest,
+    grant::TransferGrant,
+    reference::{Reference, Repository},
+};
+use fettle_supply::RegistryClient;
+use futures::{StreamExt as _, TryStreamExt as _};
+
+use self::blob::{Meter, Target};
+use super::{Node, files, report};
+use crate::sandbox::bindings::fettle::transfer::transfer::{Blob, Error, Host, Manifest, Transferred};
+
+/// Most bytes of a manifest.
+const MANIFEST_LIMIT: u64 = 4 << 20;
+/// Most blobs of one call.
+const BLOBS: usize = 256;
+/// Blobs of one call that are fetched at once.
+const CONCURRENT: usize = 4;
+
+/// How blobs are fetched.
+#[derive(Clone)]
+pub struct Transfers {
+    /// The client of all registries.
+    pub registry: RegistryClient,
+    /// What is being fetched now.
+    pub unfinished: Unfinished,
+}
+
+/// Destinations that are being fetched now, so that nobody cleans up beneath them.
+#[derive(Clone, Default)]
+pub struct Unfinished(Arc<Mutex<BTreeSet<PathBuf>>>);
+
+/// What one step may fetch.
+#[derive(Clone, Default)]
+pub struct Configured(Option<Arc<Granted>>);
+
+struct Granted {
+    grant: TransferGrant,
+    files: files::Configured,
+    transfers: Transfers,
+}
+
+/// The state of one attempt.
+#[derive(Default)]
+pub struct Transfer {
+    granted: Option<Arc<Granted>>,
+    report: report::Handle,
+}
+
+impl Configured {
+    pub(super) fn new(grant: Option<&TransferGrant>, files: &files::Configured, node: &Node) -> Self {
+        let granted = grant.map(|grant| Granted {
+            grant: grant.clone(),
+            files: files.clone(),
+            transfers: node.transfers.clone(),
+        });
+        Self(granted.map(Arc::new))
+    }
+
+    pub(super) fn prepare(&self, report: report::Handle) -> Transfer {
+        Transfer { granted: self.0.clone(), report }
+    }
+}
+
+impl Granted {
+    fn allows(&self, repository: &Repository) -> Result<(), Error> {
+        if self.grant.hosts.contains(repository.registry()) { Ok(()) } else { Err(Error::AccessDenied) }
+    }
+
+    fn target(&self, wanted: &Blob) -> Result<Target, Error> {
+        let digest: Digest = wanted
+            .digest
+            .parse()
+            .map_err(|error: fettle_model::digest::ParseDigestError| Error::InvalidRequest(error.to_string()))?;
+        let path = self.files.writable(&wanted.destination).map_err(of_files)?;
+        Ok(Target { digest, size: wanted.size, path })
+    }
+}
+
+impl Host for Transfer {
+    async fn pull_manifest(&mut self, reference: String) -> Result<Manifest, Error> {
+        let granted = self.granted.as_ref().ok_or(Error::AccessDenied)?;
+        let reference: Reference = reference
+            .parse()
+            .map_err(|error: fettle_model::reference::ParseReferenceError| Error::InvalidRequest(error.to_string()))?;
+        granted.allows(&reference.repository)?;
+        let manifest = granted
+            .transfers
+            .registry
+            .fetch_manifest(&reference, MANIFEST_LIMIT)
+            .await
+            .map_err(|error| blob::of_supply(&error))?;
+        Ok(Manifest { media_type: manifest.media_type, content: manifest.content.to_vec() })
+    }
+
+    async fn pull_blobs(&mut self, repository: String, blobs: Vec<Blob>) -> Result<Vec<Transferred>, Error> {
+        let granted = self.granted.as_ref().ok_or(Error::AccessDenied)?;
+        let repository: Repository = repository
+            .parse()
+            .map_err(|error: fettle_model::reference::ParseReferenceError| Error::InvalidRequest(error.to_string()))?;
+        granted.allows(&repository)?;
+        if blobs.len() > BLOBS {
+            return Err(Error::LimitExceeded(format!("{} blobs at once; at most {BLOBS}", blobs.len())));
+        }
+        let targets = blobs.iter().map(|wanted| granted.target(wanted)).collect::<Result<Vec<_>, _>>()?;
+        let meter = Arc::new(Meter::new(self.report.clone(), targets.iter().map(|target| target.size).sum()));
+        let transfers = targets.into_iter().map(|target| {
+            let (granted, repository, meter) = (Arc::clone(granted), repository.clone(), Arc::clone(&meter));
+            async move { blob::pull(&granted.transfers, &granted.files, &repository, &target, &meter).await }
+        });
+        futures::stream::iter(transfers).buffered(CONCURRENT).try_collect().await
+    }
+}
+
+impl Unfinished {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that `destination` is being fetched, until the guard is dropped.
+    fn begin(&self, destination: PathBuf) -> Begun {
+        self.lock().insert(destination.clone());
+        Begun { unfinished: self.clone(), destination }
+    }
+
+    /// Whether a fetch to a file in this directory is under way.
+    #[must_use]
+    pub fn is_busy(&self, directory: &Path) -> bool {
+        self.lock().iter().any(|destination| destination.parent() == Some(directory))
+    }
+}
+
+/// A fetch under way.
+struct Begun {
+    unfinished: Unfinished,
+    destination: PathBuf,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.unfinished.lock().remove(&self.destination);
+    }
+}
+
+fn of_files(error: crate::sandbox::bindings::fettle::files::files::Error) -> Error {
+    use crate::sandbox::bindings::fettle::files::files::Error as Files;
+    match error {
+        Files::AccessDenied => Error::AccessDenied,
+        Files::InvalidPath(rule) => Error::InvalidRequest(rule),
+        Files::NoSpace(text) => Error::NoSpace(text),
+        Files::NotFound => Error::Failed("the destination's directory is missing".to_owned()),
+        Files::TooLarge(limit) => Error::LimitExceeded(format!("{limit} bytes")),
+        Files::Failed(text) => Error::Failed(text),
+    }
+}

@@ -1,0 +1,237 @@
+//! The program `fettle-host`, and how a host is put together; `fettle dev` puts one together the same way.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustPolicy};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agent::{Agent, Settings, journal_path},
+    capabilities::{Node, exec, facts, files, gpu, transfer},
+    clock::Clock,
+    executor::{Executor, journal::Journal},
+    sandbox::{Limits, Sandbox},
+};
+
+/// Runs signed steps on this node for a plane.
+#[derive(Debug, Parser)]
+#[command(name = "fettle-host", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run until told to stop.
+    Run(Box<Run>),
+    /// Asked by the host itself: read NVML and print JSON.
+    #[command(hide = true)]
+    NvmlSnapshot {
+        /// Another library than the system's.
+        #[arg(long)]
+        library: Option<PathBuf>,
+    },
+}
+
+/// How a host is set up.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Run {
+    /// Address of the plane.
+    #[arg(long, env = "FETTLE_PLANE")]
+    pub plane: String,
+    /// Everything the host keeps: identity, journal, artifacts, files.
+    #[arg(long, env = "FETTLE_DATA", default_value = "/var/lib/fettle-host")]
+    pub data: PathBuf,
+    /// Keys that are trusted to sign artifacts (a trust policy).
+    #[arg(long)]
+    pub trust: PathBuf,
+    /// Name of this node; the host name when absent.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// File with the join token, for the first registration.
+    #[arg(long)]
+    pub join_token_file: Option<PathBuf>,
+    /// Tasks at once.
+    #[arg(long, default_value_t = 4)]
+    pub slots: u32,
+    /// Steps of one task at once.
+    #[arg(long, default_value_t = 8)]
+    pub concurrency: usize,
+    /// Registries (`host:port`) that are spoken to without TLS; loopback ones always are.
+    #[arg(long)]
+    pub plain_http: Vec<String>,
+    /// Another NVML than the system's.
+    #[arg(long)]
+    pub nvml_library: Option<PathBuf>,
+    /// Another kernel log than /dev/kmsg.
+    #[arg(long, default_value = "/dev/kmsg")]
+    pub kernel_log: PathBuf,
+}
+
+/// The program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::NvmlSnapshot { library } => gpu::nvml::print_snapshot(library.as_deref()).map_err(Into::into),
+        Command::Run(settings) => run(&settings),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fettle-host: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(settings: &Run) -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .json()
+        .with_env_filter(tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()))
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+    runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let signaled = stop.clone();
+        tokio::spawn(async move {
+            let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok();
+            let terminated = async {
+                match &mut terminate {
+                    Some(signal) => signal.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminated => {}
+            }
+            signaled.cancel();
+        });
+        start(settings).await?.run(stop).await.map_err(Into::into)
+    })
+}
+
+/// Puts a host together.
+///
+/// # Errors
+/// When its directories, its trust policy or its journal cannot be used.
+pub async fn start(settings: &Run) -> anyhow::Result<Arc<Agent>> {
+    let executor = executor(settings).await?;
+    let join_token = match &settings.join_token_file {
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .with_context(|| format!("the join token {} cannot be read", path.display()))?
+                .trim()
+                .to_owned(),
+        ),
+        None => None,
+    };
+    let settings = Settings {
+        plane: settings.plane.clone(),
+        name: settings
+            .name
+            .clone()
+            .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
+        join_token,
+        data_directory: settings.data.clone(),
+        slots: settings.slots,
+        capabilities: node_capabilities(&executor.node).await,
+    };
+    Ok(Agent::new(settings, executor)?)
+}
+
+/// Puts together what executes tasks. Also what author commands run components with.
+///
+/// # Errors
+/// When its directories, its trust policy or its journal cannot be used.
+pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
+    let data = &settings.data;
+    make_private(data)?;
+    let trust = std::fs::read_to_string(&settings.trust)
+        .with_context(|| format!("the trust policy {} cannot be read", settings.trust.display()))?;
+    let trust = TrustPolicy::read(&trust)
+        .with_context(|| format!("the trust policy {} is not valid", settings.trust.display()))?;
+    let plain_http = settings.plain_http.iter().cloned().collect::<BTreeSet<_>>();
+    let registry = RegistryClient::new(RegistryOptions { plain_http, ..RegistryOptions::default() })?;
+    let store = ContentStore::open(&data.join("artifacts"))?;
+    let journal = Journal::open(&journal_path(data)).await?;
+    let host_id = host_id(data)?;
+    let killed = exec::leftovers::kill(&host_id);
+    if killed > 0 {
+        tracing::warn!(killed, "processes that an earlier run left behind were killed");
+    }
+    let spawner = exec::Spawner::start().context("no thread to start programs from")?;
+    let files_directory = data.join("files");
+    std::fs::create_dir_all(&files_directory)
+        .with_context(|| format!("{} cannot be made", files_directory.display()))?;
+    let program = std::env::current_exe().context("the path of this program is unknown")?;
+    let node = Node {
+        gpu: gpu::Probe::new(program, settings.nvml_library.clone(), spawner.clone()),
+        spawner,
+        files_directory,
+        transfers: transfer::Transfers { registry: registry.clone(), unfinished: transfer::Unfinished::default() },
+        facts: facts::Source { kernel_log: settings.kernel_log.clone() },
+        digests: files::DigestCache::default(),
+    };
+    let calls = settings.slots.saturating_mul(u32::try_from(settings.concurrency).unwrap_or(u32::MAX)).clamp(1, 64);
+    Ok(Executor {
+        sandbox: Sandbox::new(calls, Limits::default())?,
+        supplier: Supplier::new(store, registry, trust),
+        node,
+        journal,
+        clock: Clock::system(),
+        concurrency: settings.concurrency.max(1),
+        host_id: host_id.into(),
+    })
+}
+
+/// What the scheduler may count on (seed 001, 9.1).
+async fn node_capabilities(node: &Node) -> BTreeMap<String, String> {
+    let mut capabilities = BTreeMap::new();
+    let mut set = |name: &str, value: String| capabilities.insert(name.to_owned(), value);
+    match node.gpu.snapshot().await {
+        Ok(snapshot) => {
+            set("gpu.vendor", "nvidia".to_owned());
+            set("gpu.driver_series", snapshot.driver_version.split('.').take(2).collect::<Vec<_>>().join("."));
+            set("compute.runtime", "cuda".to_owned());
+        }
+        Err(error) => {
+            tracing::info!(reason = %error, "no GPU is offered");
+            set("compute.runtime", "none".to_owned());
+        }
+    }
+    capabilities
+}
+
+fn make_private(directory: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("the data directory {} cannot be made", directory.display()))?;
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
+        .with_context(|| format!("the data directory {} belongs to another user", directory.display()))
+}
+
+/// What marks the processes of this host, across restarts.
+fn host_id(data: &Path) -> anyhow::Result<String> {
+    let path = data.join("host-id");
+    if let Ok(known) = std::fs::read_to_string(&path)
+        && known.len() == 32
+    {
+        return Ok(known);
+    }
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    let id = hex::encode(bytes);
+    std::fs::write(&path, &id).with_context(|| format!("{} cannot be written", path.display()))?;
+    Ok(id)
+}

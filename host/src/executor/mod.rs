@@ -1,0 +1,104 @@
+//! Executes one task: verify, plan, preflight, run the graph, journal everything.
+
+pub mod journal;
+mod preflight;
+mod run;
+mod step;
+mod sweep;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fettle_model::{
+    failure::{Failure, FailureClass},
+    name::StepId,
+    operation::StepOutcome,
+    task::{Task, TaskOutcome},
+};
+use fettle_supply::Supplier;
+use tokio_util::sync::CancellationToken;
+
+use self::journal::{Journal, JournalError};
+use crate::{capabilities::Node, clock::Clock, sandbox::Sandbox};
+
+/// Everything that executing a task needs.
+#[derive(Clone)]
+pub struct Executor {
+    /// Runs components.
+    pub sandbox: Sandbox,
+    /// Fetches and verifies artifacts.
+    pub supplier: Supplier,
+    /// What the node has to give.
+    pub node: Node,
+    /// Written before and after each attempt.
+    pub journal: Journal,
+    /// The time.
+    pub clock: Clock,
+    /// Steps of one task at once.
+    pub concurrency: usize,
+    /// Marks the processes of this host.
+    pub host_id: Arc<str>,
+}
+
+/// Why a task was put down without an outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum Interrupted {
+    /// The host stops, or the lease is gone. The journal knows how far the task was.
+    #[error("the task was put down; it resumes from the journal")]
+    PutDown,
+    /// The journal cannot be written, so nothing may be started.
+    #[error("the journal failed")]
+    Journal(#[source] JournalError),
+}
+
+/// How a running task is told to end.
+#[derive(Clone, Default)]
+pub struct Signals {
+    /// The operation was canceled.
+    pub cancel: CancellationToken,
+    /// The host stops or lost the lease: put the task down where it is.
+    pub put_down: CancellationToken,
+}
+
+impl Executor {
+    /// Executes a task to its end, from wherever the journal says it is.
+    ///
+    /// # Errors
+    /// When it was put down, or the journal cannot be written.
+    pub async fn execute(&self, task: &Task, signals: &Signals) -> Result<TaskOutcome, Interrupted> {
+        let finished = self.journal.finished_steps(&task.task_id).await.map_err(Interrupted::Journal)?;
+        let prepared = tokio::select! {
+            prepared = preflight::prepare(self, task) => prepared,
+            () = signals.cancel.cancelled() => return Ok(TaskOutcome::Canceled),
+            () = signals.put_down.cancelled() => return Err(Interrupted::PutDown),
+        };
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(failure) => return Ok(TaskOutcome::Failed { failure, step_id: None }),
+        };
+        let outcomes = run::graph(self, task, &prepared, finished, signals).await?;
+        let outcome = verdict(&outcomes, signals);
+        if outcome != TaskOutcome::Succeeded {
+            sweep::partial_files(&self.node, &prepared).await;
+        }
+        Ok(outcome)
+    }
+}
+
+/// What the steps' outcomes make of the task.
+fn verdict(outcomes: &BTreeMap<StepId, StepOutcome>, signals: &Signals) -> TaskOutcome {
+    let failed = outcomes.iter().find_map(|(id, outcome)| match outcome {
+        StepOutcome::Failed { failure } => Some((id, failure)),
+        StepOutcome::Succeeded { .. } | StepOutcome::Skipped { .. } | StepOutcome::Canceled => None,
+    });
+    let canceled =
+        signals.cancel.is_cancelled() || outcomes.values().any(|outcome| matches!(outcome, StepOutcome::Canceled));
+    match failed {
+        Some((id, failure)) => TaskOutcome::Failed { failure: failure.clone(), step_id: Some(id.clone()) },
+        None if canceled => TaskOutcome::Canceled,
+        None => TaskOutcome::Succeeded,
+    }
+}
+
+fn failure(class: FailureClass, code: &str, message: impl Into<String>) -> Failure {
+    Failure::new(class, code, message)
+}

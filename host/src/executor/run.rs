@@ -1,0 +1,139 @@
+//! The graph: each step starts when all it needs has succeeded; independent branches run at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fettle_model::{
+    definition::OnFailure,
+    name::StepId,
+    operation::StepOutcome,
+    task::{StepEvent, Task},
+};
+use futures::{StreamExt as _, stream::FuturesUnordered};
+
+use super::{
+    Executor, Interrupted, Signals,
+    journal::Finished,
+    preflight::{Prepared, Ready},
+    step::{self, Attempted},
+};
+
+type Outcomes = BTreeMap<StepId, StepOutcome>;
+
+/// Runs all that is not finished yet; answers how every step ended.
+pub(super) async fn graph(
+    executor: &Executor,
+    task: &Task,
+    prepared: &Prepared,
+    finished: Outcomes,
+    signals: &Signals,
+) -> Result<Outcomes, Interrupted> {
+    let mut graph = Graph { executor, task, prepared, outcomes: finished };
+    graph.take_over_accepted();
+    let mut started: BTreeSet<StepId> = graph.outcomes.keys().cloned().collect();
+    let mut running = FuturesUnordered::new();
+    loop {
+        graph.close_unreachable(&started, signals).await?;
+        for ready in graph.ready(&started, executor.concurrency.saturating_sub(running.len()), signals) {
+            started.insert(ready.planned.id.clone());
+            running.push(Box::pin(step::apply(executor, task, ready, graph.outputs(), signals)));
+        }
+        match running.next().await {
+            Some(attempted) => graph.take(attempted?).await?,
+            None => break,
+        }
+    }
+    if prepared.plan.on_failure == OnFailure::Undo && graph.has_failed() {
+        step::undo_all(executor, task, prepared, &graph.outcomes, signals).await?;
+    }
+    Ok(graph.outcomes)
+}
+
+struct Graph<'a> {
+    executor: &'a Executor,
+    task: &'a Task,
+    prepared: &'a Prepared,
+    outcomes: Outcomes,
+}
+
+impl<'a> Graph<'a> {
+    /// Results that the plane has, and this host's journal has not (it was lost with the disk, say).
+    fn take_over_accepted(&mut self) {
+        for (id, output) in &self.task.accepted {
+            let outcome = StepOutcome::Succeeded { output: output.clone(), changed: false };
+            self.outcomes.entry(id.clone()).or_insert(outcome);
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.outcomes.values().any(|outcome| !matches!(outcome, StepOutcome::Succeeded { .. }))
+    }
+
+    fn succeeded(&self, id: &StepId) -> bool {
+        matches!(self.outcomes.get(id), Some(StepOutcome::Succeeded { .. }))
+    }
+
+    fn outputs(&self) -> BTreeMap<StepId, serde_json::Value> {
+        let output = |(id, outcome): (&StepId, &StepOutcome)| match outcome {
+            StepOutcome::Succeeded { output, .. } => Some((id.clone(), output.clone())),
+            StepOutcome::Failed { .. } | StepOutcome::Skipped { .. } | StepOutcome::Canceled => None,
+        };
+        self.outcomes.iter().filter_map(output).collect()
+    }
+
+    /// Steps that may start now, in the plan's order. After a failure nothing more starts.
+    fn ready(&self, started: &BTreeSet<StepId>, room: usize, signals: &Signals) -> Vec<&'a Ready> {
+        if self.has_failed() || signals.cancel.is_cancelled() || signals.put_down.is_cancelled() {
+            return Vec::new();
+        }
+        let may = |id: &&StepId| {
+            !started.contains(*id)
+                && self
+                    .prepared
+                    .plan
+                    .step(id)
+                    .is_some_and(|step| step.needs.iter().all(|needed| self.succeeded(needed)))
+        };
+        let ids = self.prepared.plan.steps.iter().map(|step| &step.id).filter(may).take(room);
+        ids.filter_map(|id| self.prepared.steps.get(id)).collect()
+    }
+
+    /// Ends the steps that can never start: something failed, or the operation was canceled.
+    async fn close_unreachable(&mut self, started: &BTreeSet<StepId>, signals: &Signals) -> Result<(), Interrupted> {
+        let failed = self
+            .outcomes
+            .iter()
+            .find(|(_, outcome)| matches!(outcome, StepOutcome::Failed { .. }))
+            .map(|(id, _)| id.to_string());
+        let canceled = signals.cancel.is_cancelled()
+            || self.outcomes.values().any(|outcome| matches!(outcome, StepOutcome::Canceled));
+        let outcome = match failed {
+            Some(because_of) => StepOutcome::Skipped { because_of },
+            None if canceled => StepOutcome::Canceled,
+            None => return Ok(()),
+        };
+        let open: Vec<StepId> = self
+            .prepared
+            .plan
+            .steps
+            .iter()
+            .map(|step| step.id.clone())
+            .filter(|id| !started.contains(id) && !self.outcomes.contains_key(id))
+            .collect();
+        for id in open {
+            let attempted = Attempted { step_id: id, attempt: 0, outcome: outcome.clone(), duration_ms: 0 };
+            self.take(attempted).await?;
+        }
+        Ok(())
+    }
+
+    /// Journals how a step ended, together with the report of it.
+    async fn take(&mut self, attempted: Attempted) -> Result<(), Interrupted> {
+        let Attempted { step_id, attempt, outcome, duration_ms } = attempted;
+        let at = self.executor.clock.now();
+        let event = StepEvent::Finished { step_id: step_id.clone(), attempt, result: outcome.clone(), duration_ms, at };
+        let finished = Finished { step_id: &step_id, attempt, outcome: &outcome, event: &event };
+        self.executor.journal.finish_step(&self.task.task_id, finished).await.map_err(Interrupted::Journal)?;
+        self.outcomes.insert(step_id, outcome);
+        Ok(())
+    }
+}
