@@ -1,7 +1,7 @@
 //! Fetches a large layer from a loopback registry, in turn with `skopeo copy`, and prints both times.
 //!
 //! `cargo run -p fettle-supply --features testing --example measure_download [MEBIBYTES] [ROUNDS]`
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement, not a program")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement, not a program")]
 
 use std::{fs::File, io::Write, process::Command, time::Instant};
 
@@ -56,8 +56,13 @@ async fn main() {
         let start = Instant::now();
         let destination = File::options().read(true).write(true).create_new(true).open(&target).unwrap();
         let layer = &manifest.layers[0];
-        let download =
-            BlobDownload { repository: &repository, digest: layer.digest, size: layer.size, destination, resume_from: 0 };
+        let download = BlobDownload {
+            repository: &repository,
+            digest: layer.digest,
+            size: layer.size,
+            destination,
+            resume_from: 0,
+        };
         client.download_blob(download, |_| ()).await.unwrap();
         println!("fettle      {:6.2} s   peak {} MiB", start.elapsed().as_secs_f64(), peak_kib() >> 10);
         std::fs::remove_file(&target).unwrap();

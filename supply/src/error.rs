@@ -207,6 +207,9 @@ pub enum Outage {
     /// The answer makes no sense as an answer of a registry.
     #[error("the registry broke the distribution protocol: {0}")]
     Protocol(String),
+    /// The program ends.
+    #[error("this program is shutting down; try again")]
+    Stopped,
     /// Trusted signatures may exist, but the registry cannot be asked.
     #[error(
         "the signatures at hand do not suffice ({0}) and the registry could not be asked for newer ones; check that \
@@ -220,7 +223,12 @@ impl Outage {
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         match self {
-            Self::Down | Self::Silent(_) | Self::Slow(_) | Self::BrokeOff { .. } | Self::NoFreshSignatures(_) => true,
+            Self::Down
+            | Self::Silent(_)
+            | Self::Slow(_)
+            | Self::BrokeOff { .. }
+            | Self::Stopped
+            | Self::NoFreshSignatures(_) => true,
             Self::Status { status, .. } => *status >= 500 || *status == 429 || *status == 408,
             Self::Missing(_) | Self::NotAllowed(_) | Self::Redirected(_) | Self::Protocol(_) => false,
         }
@@ -253,6 +261,16 @@ pub enum Defect {
         /// Where the limit comes from.
         rule: &'static str,
     },
+    /// The right bytes under a wrong size.
+    #[error("its {what} has {actual} bytes instead of the {expected} that its manifest gives; push it again")]
+    Size {
+        /// Which part.
+        what: String,
+        /// Bytes, as the manifest says.
+        expected: u64,
+        /// Bytes.
+        actual: u64,
+    },
     /// A manifest list or image index.
     #[error(
         "it is an index of several manifests (`{0}`), and only one manifest can be signed for; reference one of its \
@@ -260,8 +278,16 @@ pub enum Defect {
     )]
     Index(String),
     /// A manifest of another media type or version.
-    #[error("its manifest is `{0}`; push it as `{MANIFEST}`", MANIFEST = crate::kind::MANIFEST_MEDIA_TYPE)]
-    ManifestType(String),
+    #[error(
+        "its manifest is `{media_type}` of version {version}; push it as `{expected}` of version 2",
+        expected = crate::kind::MANIFEST_MEDIA_TYPE
+    )]
+    ManifestType {
+        /// What it says it is.
+        media_type: String,
+        /// Its `schemaVersion`; 0 when it has none.
+        version: u64,
+    },
     /// Not an OCI manifest at all.
     #[error("its manifest cannot be read ({0}); push it again with `fettle`")]
     Manifest(String),

@@ -20,7 +20,9 @@ pub enum KeyError {
     #[error("cannot generate a key")]
     Generate(#[source] Arc<sigstore::errors::SigstoreError>),
     /// Not a private key that can sign.
-    #[error("the private key cannot be read; expected PEM `{COSIGN_PRIVATE_KEY_PEM_LABEL}` or `{PRIVATE_KEY_PEM_LABEL}` with an ECDSA P-256 key, and the right password")]
+    #[error(
+        "the private key cannot be read; expected PEM `{COSIGN_PRIVATE_KEY_PEM_LABEL}` or `{PRIVATE_KEY_PEM_LABEL}` with an ECDSA P-256 key, and the right password"
+    )]
     Private(#[source] Option<Arc<sigstore::errors::SigstoreError>>),
     /// Not a public key that can verify.
     #[error("the public key cannot be read; expected PEM `PUBLIC KEY` with an ECDSA P-256 key")]
@@ -232,5 +234,61 @@ impl TryFrom<String> for PublicKey {
 impl From<PublicKey> for String {
     fn from(key: PublicKey) -> Self {
         key.to_pem()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_key_survives_its_file_and_only_with_its_password() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("signing.key");
+        let key = SigningKey::generate().unwrap();
+        key.save(&path, b"correct").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let loaded = SigningKey::load(&path, b"correct").unwrap();
+        assert_eq!(loaded.public(), key.public());
+        assert!(key.public().verifies(b"message", &loaded.sign(b"message").unwrap()));
+        assert!(matches!(SigningKey::load(&path, b"wrong"), Err(KeyError::Private(_))));
+        assert!(matches!(key.save(&path, b"again"), Err(KeyError::Write { .. })), "an existing key is overwritten");
+        let shown = format!("{key:?} {:?}", key.public());
+        assert!(!shown.contains("BEGIN"), "{shown}");
+    }
+
+    #[test]
+    fn plain_pkcs8_is_read_and_other_curves_are_not() {
+        let plain = |curve| ECDSAKeys::new(curve).unwrap().as_inner().private_key_to_pem().unwrap();
+        SigningKey::from_pem(plain(EllipticCurve::P256).as_bytes(), b"").unwrap();
+        assert!(matches!(
+            SigningKey::from_pem(plain(EllipticCurve::P384).as_bytes(), b""),
+            Err(KeyError::Private(None))
+        ));
+        assert!(matches!(SigningKey::from_pem(b"not a key", b""), Err(KeyError::Private(Some(_)))));
+    }
+
+    #[test]
+    fn a_public_key_is_exactly_one_p256_key() {
+        let key = SigningKey::generate().unwrap();
+        let pem = key.public().to_pem();
+        assert_eq!(&PublicKey::from_pem(&pem).unwrap(), key.public());
+        let p384 = ECDSAKeys::new(EllipticCurve::P384).unwrap().as_inner().public_key_to_pem().unwrap();
+        let private = key.to_encrypted_pem(b"").unwrap();
+        for wrong in ["", "text", &p384, &format!("{pem}{pem}"), &private, &pem[..80]] {
+            assert!(PublicKey::from_pem(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_changed_message_or_signature_does_not_verify() {
+        let key = SigningKey::generate().unwrap();
+        let signature = key.sign(b"message").unwrap();
+        assert!(key.public().verifies(b"message", &signature));
+        assert!(!key.public().verifies(b"messagf", &signature));
+        assert!(!key.public().verifies(b"message", &signature[..signature.len() - 1]));
+        assert!(!key.public().verifies(b"message", b""));
     }
 }

@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 /// Media type of an OCI image manifest, the only manifest form of Fettle's artifacts.
 pub const MANIFEST_MEDIA_TYPE: &str = oci_client::manifest::OCI_IMAGE_MEDIA_TYPE;
 /// Media type of the layer of a step.
-pub const WASM_MEDIA_TYPE: &str = "application/wasm";
+pub(crate) const WASM_MEDIA_TYPE: &str = "application/wasm";
 /// The older name of the same, which some build tools still write.
-pub const WASM_LEGACY_MEDIA_TYPE: &str = oci_client::manifest::WASM_LAYER_MEDIA_TYPE;
+pub(crate) const WASM_LEGACY_MEDIA_TYPE: &str = oci_client::manifest::WASM_LAYER_MEDIA_TYPE;
 /// Media type of the configuration of a step.
-pub const WASM_CONFIG_MEDIA_TYPE: &str = "application/vnd.wasm.config.v0+json";
+pub(crate) const WASM_CONFIG_MEDIA_TYPE: &str = "application/vnd.wasm.config.v0+json";
 /// Media type of the configuration of everything else: `{}`.
-pub const EMPTY_CONFIG_MEDIA_TYPE: &str = "application/vnd.oci.empty.v1+json";
+pub(crate) const EMPTY_CONFIG_MEDIA_TYPE: &str = "application/vnd.oci.empty.v1+json";
 /// The member of a step's configuration that holds its descriptor.
-pub const DESCRIPTOR_MEMBER: &str = "fettle.descriptor";
+pub(crate) const DESCRIPTOR_MEMBER: &str = "fettle.descriptor";
 
 /// Largest manifest of an artifact, in bytes.
 pub const MANIFEST_LIMIT: u64 = 1 << 20;
 /// Largest configuration of a step, in bytes.
-pub const CONFIG_LIMIT: u64 = 1 << 20;
+pub(crate) const CONFIG_LIMIT: u64 = 1 << 20;
 
 /// What an artifact is. Trust is given per kind: who may sign steps need not be who may sign
 /// definitions.

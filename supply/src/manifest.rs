@@ -69,7 +69,8 @@ impl Manifest {
             return Err(Defect::Index(media_type.to_owned()));
         }
         if probe.schema_version != Some(2) || ![MANIFEST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE].contains(&media_type) {
-            return Err(Defect::ManifestType(media_type.to_owned()));
+            let (media_type, version) = (media_type.to_owned(), probe.schema_version.unwrap_or_default());
+            return Err(Defect::ManifestType { media_type, version });
         }
         let manifest: OciImageManifest = serde_json::from_slice(content).map_err(unreadable)?;
         Ok(Self {
@@ -89,9 +90,8 @@ impl Manifest {
     /// # Errors
     /// Names the first rule that it breaks.
     pub fn layer_of(&self, kind: ArtifactKind) -> Result<&Descriptor, Defect> {
-        let wrong = |what, found: &str, expected| {
-            Err(Defect::MediaType { what, found: found.to_owned(), expected, kind })
-        };
+        let wrong =
+            |what, found: &str, expected| Err(Defect::MediaType { what, found: found.to_owned(), expected, kind });
         if self.config.media_type != kind.config_media_type() {
             return wrong("configuration", &self.config.media_type, kind.config_media_type());
         }
@@ -123,8 +123,12 @@ impl Descriptor {
             return Err(Defect::Urls(what.to_owned()));
         }
         let unreadable = |reason: String| Defect::Manifest(format!("{what}: {reason}"));
-        let digest = descriptor.digest.parse().map_err(|error: fettle_model::digest::ParseDigestError| unreadable(error.to_string()))?;
-        let size = u64::try_from(descriptor.size).map_err(|_| unreadable(format!("its size is {}", descriptor.size)))?;
+        let digest = descriptor
+            .digest
+            .parse()
+            .map_err(|error: fettle_model::digest::ParseDigestError| unreadable(error.to_string()))?;
+        let size =
+            u64::try_from(descriptor.size).map_err(|_| unreadable(format!("its size is {}", descriptor.size)))?;
         let title = descriptor.annotations.and_then(|mut annotations| annotations.remove(TITLE));
         Ok(Self { media_type: descriptor.media_type, digest, size, title })
     }

@@ -84,9 +84,9 @@ impl AttachedSignature {
 
     /// Takes a payload layer and its annotation.
     pub(crate) fn read(payload: &[u8], annotation: &str) -> Result<Self, Defect> {
-        let signature = STANDARD
-            .decode(annotation)
-            .map_err(|error| Defect::Signature(format!("the annotation `{SIGNATURE_ANNOTATION}` is not base64: {error}")))?;
+        let signature = STANDARD.decode(annotation).map_err(|error| {
+            Defect::Signature(format!("the annotation `{SIGNATURE_ANNOTATION}` is not base64: {error}"))
+        })?;
         Ok(Self { payload: payload.to_vec(), signature })
     }
 
@@ -111,7 +111,10 @@ impl AttachedSignature {
         let payload: Payload = serde_json::from_slice(&self.payload)
             .map_err(|error| Defect::Signature(format!("its payload is no simple-signing payload: {error}")))?;
         if payload.critical.form != PAYLOAD_TYPE {
-            return Err(Defect::Signature(format!("its payload is a `{}`, not a `{PAYLOAD_TYPE}`", payload.critical.form)));
+            return Err(Defect::Signature(format!(
+                "its payload is a `{}`, not a `{PAYLOAD_TYPE}`",
+                payload.critical.form
+            )));
         }
         Ok(payload.critical.image.digest)
     }

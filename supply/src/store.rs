@@ -68,7 +68,7 @@ impl StoreError {
 
 /// Whether an error means that the disk is full or the quota used up.
 pub(crate) fn is_full(error: &io::Error) -> bool {
-    [Errno::NOSPC, Errno::DQUOT].iter().any(|full| error.raw_os_error() == Some(full.raw_os_error()))
+    [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&error.kind())
 }
 
 /// The store. Cheap to clone; several processes may share one directory.

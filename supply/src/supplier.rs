@@ -16,7 +16,7 @@ use futures::{
 use serde_json::Value;
 
 use crate::{
-    error::{Defect, Outage, SupplyError},
+    error::{Defect, Distrust, Outage, SupplyError},
     key::KeyId,
     kind::{ArtifactKind, CONFIG_LIMIT, DESCRIPTOR_MEMBER, MANIFEST_LIMIT},
     manifest::{Descriptor, Manifest},
@@ -153,8 +153,13 @@ impl Inner {
         let stored = |source| SupplyError::Store { artifact: reference.to_string(), source };
         let kept = self.store.signatures(reference.digest).await.map_err(stored)?;
         let verdict = self.trust.verify(kind, reference, &kept);
-        if let Ok(signer) = verdict {
-            return Ok((signer, None));
+        match &verdict {
+            Ok(signer) => return Ok((*signer, None)),
+            // No signature can help.
+            Err(SupplyError::Untrusted { reason: Distrust::KindNotTrusted(_), .. }) => {
+                return verdict.map(|key| (key, None));
+            }
+            Err(_) => {}
         }
         match (self.registry.fetch_signatures(reference).await, verdict) {
             (Ok(fresh), _) => Ok((self.trust.verify(kind, reference, &fresh)?, Some(fresh))),
@@ -176,14 +181,23 @@ impl Inner {
         fresh: &mut Vec<Bytes>,
     ) -> Result<Bytes, SupplyError> {
         let stored = |source: StoreError| SupplyError::Store { artifact: reference.to_string(), source };
-        if let Some(content) = self.store.read(part.digest, limit).await.map_err(stored)? {
+        let kept = self.store.read(part.digest, limit).await.map_err(stored)?;
+        let content = match kept {
+            Some(content) => content,
+            None => {
+                let deadline = self.registry.options().component_timeout;
+                let fetched = self.registry.fetch_part(&reference.repository, what, part, deadline).await;
+                let content = fetched.map_err(|fault: Fault| fault.of(reference))?;
+                fresh.push(content.clone());
+                content
+            }
+        };
+        let (expected, actual) = (part.size, content.len() as u64);
+        if expected == actual {
             return Ok(content);
         }
-        let deadline = self.registry.options().component_timeout;
-        let fetched = self.registry.fetch_part(&reference.repository, what, part, deadline).await;
-        let content = fetched.map_err(|fault: Fault| fault.of(reference))?;
-        fresh.push(content.clone());
-        Ok(content)
+        let reason = Defect::Size { what: what.to_owned(), expected, actual };
+        Err(SupplyError::Malformed { artifact: reference.to_string(), reason })
     }
 }
 

@@ -69,10 +69,14 @@ pub enum TrustPolicyError {
     #[error("the trust policy cannot be read: {0}")]
     Document(#[source] document::DocumentError),
     /// It names no kind.
-    #[error("the trust policy names no signer for any kind; add at least one of `step`, `catalog`, `definition`, `policy_bundle`")]
+    #[error(
+        "the trust policy names no signer for any kind; add at least one of `step`, `catalog`, `definition`, `policy_bundle`"
+    )]
     Empty,
     /// A kind without signers: it would be unclear whether all or none is meant.
-    #[error("the trust policy has an empty list of signers for `{0}`; name a signer, or leave the kind out to trust nobody")]
+    #[error(
+        "the trust policy has an empty list of signers for `{0}`; name a signer, or leave the kind out to trust nobody"
+    )]
     NoSigner(&'static str),
     /// One signer twice.
     #[error("the trust policy names the key of `{second}` for `{kind}` already as `{first}`; name each key once")]
@@ -104,8 +108,7 @@ impl TrustPolicy {
     pub fn any_of(keys: impl IntoIterator<Item = (String, PublicKey)>) -> Result<Self, TrustPolicyError> {
         let any_of = keys.into_iter().map(|(name, key)| Signer::PublicKey { name, key }).collect();
         let all = Some(Requirement { any_of });
-        let policy =
-            Self { step: all.clone(), catalog: all.clone(), definition: all.clone(), policy_bundle: all };
+        let policy = Self { step: all.clone(), catalog: all.clone(), definition: all.clone(), policy_bundle: all };
         policy.check()?;
         Ok(policy)
     }
@@ -187,5 +190,136 @@ impl Signer {
     fn shown(&self) -> String {
         let Self::PublicKey { name, key } = self;
         format!("`{name}` ({})", key.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fettle_model::{digest::Digest, reference::Reference};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{error::Verdict, key::SigningKey};
+
+    fn reference(content: &str) -> Reference {
+        format!("127.0.0.1:5000/steps/render@{}", Digest::of(content.as_bytes())).parse().unwrap()
+    }
+
+    fn policy(keys: &[&SigningKey]) -> TrustPolicy {
+        let named = |(index, key): (usize, &&SigningKey)| (format!("key-{index}"), key.public().clone());
+        TrustPolicy::any_of(keys.iter().enumerate().map(named)).unwrap()
+    }
+
+    fn forged(payload: &serde_json::Value, key: &SigningKey) -> AttachedSignature {
+        forged_bytes(&serde_json::to_vec(payload).unwrap(), key)
+    }
+
+    fn forged_bytes(payload: &[u8], key: &SigningKey) -> AttachedSignature {
+        use base64::{Engine as _, engine::general_purpose::STANDARD};
+        AttachedSignature::read(payload, &STANDARD.encode(key.sign(payload).unwrap())).unwrap()
+    }
+
+    fn payload(digest: &str) -> serde_json::Value {
+        json!({
+            "critical": {
+                "identity": { "docker-reference": "127.0.0.1:5000/steps/render" },
+                "image": { "docker-manifest-digest": digest },
+                "type": "cosign container image signature",
+            },
+            "optional": null,
+        })
+    }
+
+    #[test]
+    fn each_kind_of_bad_signature_has_its_verdict() {
+        let (trusted, other) = (SigningKey::generate().unwrap(), SigningKey::generate().unwrap());
+        let policy = policy(&[&trusted]);
+        let this = reference("this");
+        let digest = this.digest.to_string();
+        let elsewhere = reference("that").digest.to_string();
+        let good = AttachedSignature::make(&this, &trusted).unwrap();
+        let by_other = AttachedSignature::make(&this, &other).unwrap();
+        let of_another = AttachedSignature::make(&reference("that"), &trusted).unwrap();
+        let mut wrong_type = payload(&digest);
+        wrong_type["critical"]["type"] = json!("atomic container signature");
+        let mut extra = payload(&digest);
+        extra["critical"]["image"]["other"] = json!(1);
+        // A payload of the attacker's with a true signature of something else.
+        let moved =
+            AttachedSignature::read(&serde_json::to_vec(&payload(&digest)).unwrap(), &of_another.annotation()).unwrap();
+        let twice = format!(
+            r#"{{"critical":{{"identity":{{"docker-reference":"a"}},"image":{{"docker-manifest-digest":"{elsewhere}","docker-manifest-digest":"{digest}"}},"type":"cosign container image signature"}},"optional":null}}"#
+        );
+        let bad = |signature: &AttachedSignature| vec![signature.clone()];
+        for (name, signatures, expected) in [
+            ("none", vec![], Err(Verdict::Unsigned)),
+            ("by another key", bad(&by_other), Err(Verdict::Untrusted)),
+            ("of another digest", bad(&of_another), Err(Verdict::Untrusted)),
+            ("another payload under a true signature", bad(&moved), Err(Verdict::Untrusted)),
+            ("forged type", bad(&forged(&wrong_type, &trusted)), Err(Verdict::Malformed)),
+            ("unknown field", bad(&forged(&extra, &trusted)), Err(Verdict::Malformed)),
+            ("a field twice", bad(&forged_bytes(twice.as_bytes(), &trusted)), Err(Verdict::Malformed)),
+            ("no JSON", bad(&forged_bytes(b"this digest is fine", &trusted)), Err(Verdict::Malformed)),
+            ("two halves of a good one", vec![by_other.clone(), of_another.clone()], Err(Verdict::Untrusted)),
+            ("good", bad(&good), Ok(())),
+            ("good after bad ones", vec![forged(&wrong_type, &trusted), by_other, of_another, good], Ok(())),
+        ] {
+            let result = policy.verify(ArtifactKind::Step, &this, &signatures);
+            assert_eq!(result.as_ref().map(|_| ()).map_err(|error| error.verdict().unwrap()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn any_one_of_the_keys_suffices_and_is_named() {
+        let keys = [SigningKey::generate().unwrap(), SigningKey::generate().unwrap()];
+        let policy = policy(&[&keys[0], &keys[1]]);
+        let this = reference("this");
+        for key in &keys {
+            let signature = AttachedSignature::make(&this, key).unwrap();
+            assert_eq!(policy.verify(ArtifactKind::Step, &this, &[signature]).unwrap(), key.public().id());
+        }
+    }
+
+    #[test]
+    fn trust_in_one_kind_is_not_trust_in_another() {
+        let key = SigningKey::generate().unwrap();
+        let text = json!({ "definition": { "anyOf": [{ "kind": "publicKey", "name": "team", "key": key.public() }] } });
+        let policy = TrustPolicy::read(&text.to_string()).unwrap();
+        let this = reference("this");
+        let signature = AttachedSignature::make(&this, &key).unwrap();
+        assert!(policy.verify(ArtifactKind::Definition, &this, std::slice::from_ref(&signature)).is_ok());
+        let error = policy.verify(ArtifactKind::Step, &this, &[signature]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "UNTRUSTED: {this} is of the kind `step`, for which the trust policy names no key; add one under `step`"
+            )
+        );
+    }
+
+    #[test]
+    fn a_policy_that_could_be_read_as_allow_all_is_refused() {
+        let key = SigningKey::generate().unwrap();
+        let one = json!({ "kind": "publicKey", "name": "a", "key": key.public() });
+        let other_name = json!({ "kind": "publicKey", "name": "b", "key": key.public() });
+        for (text, expected) in [
+            (json!({}), "names no signer for any kind"),
+            (json!({ "step": { "anyOf": [] } }), "empty list of signers for `step`"),
+            (json!({ "step": {} }), "missing field `anyOf`"),
+            (json!({ "step": null }), "names no signer for any kind"),
+            (json!({ "step": { "anyOf": [one], "minimumMatches": 0 } }), "unknown field `minimumMatches`"),
+            (json!({ "steps": { "anyOf": [one] } }), "unknown field `steps`"),
+            (json!({ "step": { "anyOf": [one, other_name] } }), "already as `a`"),
+            (
+                json!({ "step": { "anyOf": [{ "kind": "publicKey", "name": "a", "key": "" }] } }),
+                "public key cannot be read",
+            ),
+            (json!({ "step": { "anyOf": [{ "kind": "anyone" }] } }), "unknown variant `anyone`"),
+        ] {
+            let error = TrustPolicy::read(&text.to_string()).unwrap_err();
+            let shown = format!("{error}");
+            assert!(shown.contains(expected), "{text}: {shown}");
+        }
+        assert!(matches!(TrustPolicy::any_of([]), Err(TrustPolicyError::NoSigner("step"))));
     }
 }

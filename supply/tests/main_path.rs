@@ -3,7 +3,8 @@
 
 use fettle_model::{canonical, digest::Digest};
 use fettle_supply::{
-    ArtifactKind, ContentStore, RegistryClient, RegistryOptions, SigningKey, Supplier, TrustPolicy, testing::TestRegistry,
+    ArtifactKind, ContentStore, RegistryClient, RegistryOptions, SigningKey, Supplier, TrustPolicy,
+    testing::TestRegistry,
 };
 use serde_json::json;
 
@@ -24,7 +25,9 @@ async fn every_kind_is_pushed_signed_fetched_and_kept() {
     for kind in ArtifactKind::ALL {
         let (content, descriptor) = match kind {
             ArtifactKind::Step => (b"\0asm component".to_vec(), Some(json!({ "kind": "file.render@v1" }))),
-            _ => (canonical::to_bytes(&json!({ "kind": kind, "revision": 7 })).unwrap(), None),
+            ArtifactKind::Catalog | ArtifactKind::Definition | ArtifactKind::PolicyBundle => {
+                (canonical::to_bytes(&json!({ "kind": kind, "revision": 7 })).unwrap(), None)
+            }
         };
         let repository = registry.repository(&format!("kinds/{}", kind.name()));
         let reference = client.push(kind, &repository, content.clone(), descriptor.clone()).await.unwrap();

@@ -5,6 +5,8 @@ use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 use bytes::Bytes;
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 
+use crate::store::is_full;
+
 /// After how many bytes the disk is told to start. Left alone it starts when the final
 /// synchronisation asks, and network and disk would take turns.
 const WRITE_BACK: u64 = 8 << 20;
@@ -20,12 +22,12 @@ impl Writer {
     /// Reserves the space first, so that a full disk shows before the transfer.
     pub(super) fn new(file: Arc<File>, at: u64, size: u64) -> io::Result<Self> {
         if size > at {
-            match fallocate(&file, FallocateFlags::KEEP_SIZE, at, size - at) {
-                Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
-                    return Err(rustix::io::Errno::NOSPC.into());
-                }
-                // Not every file system can.
-                Ok(()) | Err(_) => {}
+            let reserved = fallocate(&file, FallocateFlags::KEEP_SIZE, at, size - at).map_err(io::Error::from);
+            // Not every file system can, so only a full one counts.
+            if let Err(error) = reserved
+                && is_full(&error)
+            {
+                return Err(error);
             }
         }
         Ok(Self { file, at, started: at })
@@ -39,7 +41,8 @@ impl Writer {
         if self.at - self.started >= WRITE_BACK {
             // Starts writing these pages; they are dirty, so they also stay in memory for whoever reads
             // the file next. No more than advice, so its failure does not matter.
-            let _ = fadvise(&self.file, self.started, std::num::NonZeroU64::new(self.at - self.started), Advice::DontNeed);
+            let _ =
+                fadvise(&self.file, self.started, std::num::NonZeroU64::new(self.at - self.started), Advice::DontNeed);
             self.started = self.at;
         }
         Ok(())

@@ -129,7 +129,13 @@ impl RegistryClient {
             let received = match (pipeline.finish(stop.is_none()).await, stop) {
                 // A disk that fails makes the network seem to.
                 (Err(error), _) => return Err(of_disk(blob, size, error)),
-                (Ok(received), Some(fault)) => return Err(of_fault(blob, fault, received.written)),
+                (Ok(_), Some(Fault::Defect(reason))) => {
+                    disk::empty(&destination).await.map_err(|error| of_disk(blob.clone(), size, error))?;
+                    return Err(DownloadError::Corrupt { blob, reason });
+                }
+                (Ok(received), Some(Fault::Outage(reason, source))) => {
+                    return Err(of_outage(blob, reason, source, received.written));
+                }
                 (Ok(received), None) => received,
             };
             if received.digest == digest && received.written == size {
@@ -254,10 +260,9 @@ fn of_disk(blob: String, size: u64, error: io::Error) -> DownloadError {
     DownloadError::Destination { blob, source: Arc::new(error) }
 }
 
-fn of_fault(blob: String, fault: Fault, kept: u64) -> DownloadError {
-    match fault {
-        Fault::Outage(Outage::Missing(_), _) => DownloadError::NotFound { blob },
-        Fault::Outage(reason, source) => DownloadError::Unavailable { blob, reason, kept, source },
-        Fault::Defect(reason) => DownloadError::Corrupt { blob, reason },
+fn of_outage(blob: String, reason: Outage, source: Option<Cause>, kept: u64) -> DownloadError {
+    if matches!(reason, Outage::Missing(_)) {
+        return DownloadError::NotFound { blob };
     }
+    DownloadError::Unavailable { blob, reason, kept, source }
 }

@@ -115,7 +115,10 @@ fn hash(file: &File, resume_from: u64, mut queue: mpsc::Receiver<Batch>, orders:
         let rest = usize::try_from(resume_from - at).unwrap_or(READ);
         let length = file.read_at(&mut buffer[..rest.min(READ)], at)?;
         if length == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the destination is shorter than what to resume from"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the destination is shorter than what to resume from",
+            ));
         }
         hasher.update(&buffer[..length]);
         at += length as u64;

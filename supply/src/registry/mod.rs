@@ -105,14 +105,21 @@ impl RegistryClient {
         self.http.request(method, url)
     }
 
-    /// Sends a request without a body of its own pace, and takes the status as the answer to it.
+    /// Sends a request whose body, if any, is in memory, and waits for the head of the answer.
     pub(crate) async fn send(&self, request: RequestBuilder, what: &str) -> Result<Response, Fault> {
+        // A kept connection can turn out to be dead; a new one says more about the registry.
+        let again = request.try_clone();
+        let response = match (self.send_once(request).await, again) {
+            (Err(Fault::Outage(Outage::BrokeOff { .. }, _)), Some(again)) => self.send_once(again).await,
+            (result, _) => result,
+        };
+        self.accept(response?, what).await
+    }
+
+    async fn send_once(&self, request: RequestBuilder) -> Result<Response, Fault> {
         let idle = self.options.idle_timeout;
-        let response = tokio::time::timeout(idle, request.send())
-            .await
-            .map_err(|_| Fault::new(Outage::Silent(idle)))?
-            .map_err(Fault::sending)?;
-        self.accept(response, what).await
+        let response = tokio::time::timeout(idle, request.send()).await;
+        response.map_err(|_| Fault::new(Outage::Silent(idle)))?.map_err(Fault::sending)
     }
 
     async fn accept(&self, response: Response, what: &str) -> Result<Response, Fault> {
@@ -132,7 +139,8 @@ impl RegistryClient {
     async fn detail(&self, response: Response) -> String {
         let Ok(body) = self.body(response, 4096, "error").await else { return String::new() };
         let text = String::from_utf8_lossy(&body.content);
-        let line: String = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
+        let line: String =
+            text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
         if line.is_empty() { line } else { format!(": {line}") }
     }
 }
@@ -156,7 +164,21 @@ fn is_loopback(registry: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_loopback;
+    use super::{RegistryClient, RegistryOptions, is_loopback};
+
+    #[test]
+    fn plain_http_is_for_this_machine_and_for_whom_it_was_allowed() {
+        let options = RegistryOptions { plain_http: ["lab:5000".to_owned()].into(), ..RegistryOptions::default() };
+        let client = RegistryClient::new(options).unwrap();
+        for (repository, expected) in [
+            ("127.0.0.1:5000/a", "http://127.0.0.1:5000/v2/a/x"),
+            ("lab:5000/a", "http://lab:5000/v2/a/x"),
+            ("lab:5001/a", "https://lab:5001/v2/a/x"),
+            ("registry.internal:5000/a/b", "https://registry.internal:5000/v2/a/b/x"),
+        ] {
+            assert_eq!(client.url(&repository.parse().unwrap(), "x").unwrap().as_str(), expected);
+        }
+    }
 
     #[test]
     fn only_this_machine_is_loopback() {

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fettle_model::{digest::Digest, reference::{Reference, Repository}};
+use fettle_model::{
+    digest::Digest,
+    reference::{Reference, Repository},
+};
 use oci_client::manifest::{IMAGE_MANIFEST_LIST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, OCI_IMAGE_INDEX_MEDIA_TYPE};
 use reqwest::{Method, Response, header};
 use serde::Deserialize;
@@ -31,7 +34,7 @@ impl RegistryClient {
     pub async fn fetch_manifest(&self, reference: &Reference, limit: u64) -> Result<RawManifest, SupplyError> {
         let fetch = async {
             let body = self.manifest_body(&reference.repository, &reference.digest.to_string(), limit).await?;
-            check_digest("manifest", &reference.digest, &body.content)?;
+            check_digest("manifest", &reference.digest, &body.content).await?;
             Ok(RawManifest { media_type: media_type(&body), content: body.content })
         };
         within(self.options.document_timeout, fetch).await.map_err(|fault| fault.of(reference))
@@ -68,7 +71,7 @@ impl RegistryClient {
             if received < part.size && body.declared.is_none() {
                 return Err(Fault::new(Outage::BrokeOff { received }));
             }
-            check_digest(what, &part.digest, &body.content)?;
+            check_digest(what, &part.digest, &body.content).await?;
             Ok(body.content)
         };
         within(deadline, fetch).await
@@ -101,13 +104,15 @@ impl RegistryClient {
     }
 }
 
-/// The hash of a whole step takes long enough to be worth a look at the other tasks before and after.
-fn check_digest(what: &str, expected: &Digest, content: &[u8]) -> Result<(), Defect> {
-    let actual = Digest::of(content);
+/// Hashes on a thread of its own: a whole step takes long enough to hold up other tasks.
+async fn check_digest(what: &str, expected: &Digest, content: &Bytes) -> Result<(), Fault> {
+    let bytes = content.clone();
+    let hashed = tokio::task::spawn_blocking(move || Digest::of(&bytes)).await;
+    let actual = hashed.map_err(|error| Fault::caused(Outage::Stopped, error))?;
     if actual == *expected {
         return Ok(());
     }
-    Err(Defect::ChangedBytes { what: what.to_owned(), expected: *expected, actual })
+    Err(Defect::ChangedBytes { what: what.to_owned(), expected: *expected, actual }.into())
 }
 
 pub(super) async fn within<T>(deadline: Duration, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {

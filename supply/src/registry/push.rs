@@ -163,10 +163,10 @@ impl RegistryClient {
         let mut end = upload_location(&here, &response)?;
         end.query_pairs_mut().append_pair("digest", &blob.digest);
         let request = self.request(Method::PUT, end).header(header::CONTENT_LENGTH, 0);
-        // The registry hashes the whole blob before it answers.
-        let response = request.send().await.map_err(Fault::sending)?;
-        self.accept(response, "the upload").await?;
-        Ok(())
+        // The registry hashes the whole blob before it answers, so this may take longer than silence may.
+        let send = async { request.send().await.map_err(Fault::sending) };
+        let response = within(self.options.component_timeout, send).await?;
+        self.accept(response, "the upload").await.map(drop)
     }
 
     /// Sends the content; fails when the registry takes nothing for too long.
@@ -180,7 +180,8 @@ impl RegistryClient {
             .body(Body::wrap_stream(body));
         let feed = async move {
             let (ready, mut source) = mpsc::channel(2);
-            let reader = tokio::task::spawn_blocking(move || content.chunks(|chunk| ready.blocking_send(chunk).is_ok()));
+            let reader =
+                tokio::task::spawn_blocking(move || content.chunks(|chunk| ready.blocking_send(chunk).is_ok()));
             while let Some(chunk) = source.recv().await {
                 let broken = chunk.is_err();
                 match tokio::time::timeout(idle, chunks.send(chunk)).await {
@@ -196,9 +197,16 @@ impl RegistryClient {
             drop(reader);
             Ok(())
         };
-        let send = async { request.send().await.map_err(Fault::sending) };
-        let (response, ()) = futures::future::try_join(send, feed).await?;
-        let response = self.accept(response, "the upload").await?;
+        let limited = async {
+            feed.await?;
+            tokio::time::sleep(self.options.component_timeout).await;
+            Err(Fault::new(Outage::Slow(self.options.component_timeout)))
+        };
+        let response = tokio::select! {
+            response = request.send() => response.map_err(Fault::sending),
+            fault = limited => fault,
+        };
+        let response = self.accept(response?, "the upload").await?;
         if response.status() == StatusCode::ACCEPTED {
             return Ok(response);
         }
@@ -210,9 +218,7 @@ impl Content {
     /// Hands out the content piece by piece until `take` has enough.
     fn chunks(self, mut take: impl FnMut(std::io::Result<Bytes>) -> bool) {
         match self {
-            Self::Memory(mut bytes) => {
-                while !bytes.is_empty() && take(Ok(bytes.split_to(CHUNK.min(bytes.len())))) {}
-            }
+            Self::Memory(mut bytes) => while !bytes.is_empty() && take(Ok(bytes.split_to(CHUNK.min(bytes.len())))) {},
             Self::File(path) => {
                 if let Err(error) = read_chunks(&path, |chunk| take(Ok(Bytes::copy_from_slice(chunk)))) {
                     take(Err(error));
@@ -255,7 +261,9 @@ async fn hash_file(path: &Path) -> Result<(Digest, u64), SupplyError> {
 fn upload_location(base: &Url, response: &Response) -> Result<Url, Fault> {
     let text = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
     let text = text.ok_or_else(|| Fault::new(Outage::Protocol("it named no place for the upload".to_owned())))?;
-    let url = base.join(text).map_err(|error| Fault::caused(Outage::Protocol("the upload's place is no address".to_owned()), error))?;
+    let url = base
+        .join(text)
+        .map_err(|error| Fault::caused(Outage::Protocol("the upload's place is no address".to_owned()), error))?;
     let clean = url.username().is_empty() && url.password().is_none();
     if url.origin() == base.origin() && clean {
         return Ok(url);
@@ -287,7 +295,8 @@ fn step_config(layer: &str, descriptor: Option<Value>) -> Result<Bytes, Defect> 
     if let (Some(descriptor), Some(members)) = (descriptor, config.as_object_mut()) {
         members.insert(DESCRIPTOR_MEMBER.to_owned(), descriptor);
     }
-    let content = canonical::to_bytes(&config).map_err(|error| Defect::Config(format!("cannot be written: {error}")))?;
+    let content =
+        canonical::to_bytes(&config).map_err(|error| Defect::Config(format!("cannot be written: {error}")))?;
     if content.len() as u64 > CONFIG_LIMIT {
         let (what, rule) = ("configuration".to_owned(), "the limit of configurations");
         return Err(Defect::TooLarge { what, limit: CONFIG_LIMIT, rule });

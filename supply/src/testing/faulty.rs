@@ -35,6 +35,10 @@ pub enum Misbehaviour {
     Redirect(String),
     /// Ignores `Range`.
     NoRange,
+    /// Answers with this media type and body.
+    Answer(String, Vec<u8>),
+    /// Answers 202 and names this place for an upload.
+    UploadTo(String),
 }
 
 /// Listens on loopback until dropped.
@@ -164,17 +168,12 @@ async fn forward(head: &str, upstream: &str, keep: impl Fn(&str) -> bool) -> std
 }
 
 async fn misbehave(client: &mut TcpStream, head: &str, upstream: &str, how: Misbehaviour) -> std::io::Result<()> {
-    match &how {
-        Misbehaviour::Status(status, text) => {
-            let length = text.len();
-            let answer = format!("HTTP/1.1 {status} No\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}");
-            return client.write_all(answer.as_bytes()).await;
-        }
-        Misbehaviour::Redirect(place) => {
-            let answer = format!(
-                "HTTP/1.1 307 Elsewhere\r\nlocation: {place}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-            );
-            return client.write_all(answer.as_bytes()).await;
+    match how {
+        Misbehaviour::Status(status, text) => client.write_all(&answer(status, "x-nothing: 1", text.as_bytes())).await,
+        Misbehaviour::Redirect(place) => client.write_all(&answer(307, &format!("location: {place}"), b"")).await,
+        Misbehaviour::UploadTo(place) => client.write_all(&answer(202, &format!("location: {place}"), b"")).await,
+        Misbehaviour::Answer(media_type, body) => {
+            client.write_all(&answer(200, &format!("content-type: {media_type}"), &body)).await
         }
         Misbehaviour::Endless => {
             client.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n").await?;
@@ -184,52 +183,62 @@ async fn misbehave(client: &mut TcpStream, head: &str, upstream: &str, how: Misb
         }
         Misbehaviour::NoRange => {
             let mut server = forward(head, upstream, |line| !line.starts_with("range:")).await?;
-            tokio::io::copy_bidirectional(client, &mut server).await?;
-            return Ok(());
+            tokio::io::copy_bidirectional(client, &mut server).await.map(drop)
         }
         Misbehaviour::Truncate(_)
         | Misbehaviour::EndEarly(_)
         | Misbehaviour::Shorten(_)
         | Misbehaviour::Stall(_)
         | Misbehaviour::Drip(_)
-        | Misbehaviour::Flip(_) => {}
+        | Misbehaviour::Flip(_) => spoil(client, forward(head, upstream, |_| true).await?, &how).await,
     }
-    let mut server = forward(head, upstream, |_| true).await?;
-    let mut answer_head = read_head(&mut server).await?;
+}
+
+fn answer(status: u16, header: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} -\r\n{header}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// Passes on the true answer, spoiled.
+async fn spoil(client: &mut TcpStream, mut server: TcpStream, how: &Misbehaviour) -> std::io::Result<()> {
+    let mut head = read_head(&mut server).await?;
     let mut body = Vec::new();
     server.read_to_end(&mut body).await?;
-    let without_length = |head: &str| {
+    let with_length = |length: Option<usize>| {
         let kept = |line: &&str| !line.to_ascii_lowercase().starts_with("content-length") && !line.is_empty();
-        head.lines().filter(kept).collect::<Vec<_>>().join("\r\n")
+        let lines = head.lines().filter(kept).collect::<Vec<_>>().join("\r\n");
+        length
+            .map_or_else(|| format!("{lines}\r\n\r\n"), |length| format!("{lines}\r\ncontent-length: {length}\r\n\r\n"))
     };
-    match how {
-        Misbehaviour::EndEarly(_) => answer_head = format!("{}\r\n\r\n", without_length(&answer_head)),
-        Misbehaviour::Shorten(count) => {
-            answer_head = format!("{}\r\ncontent-length: {count}\r\n\r\n", without_length(&answer_head));
-        }
-        Misbehaviour::Flip(place) => body[place] ^= 1,
-        _ => {}
+    if let Misbehaviour::EndEarly(_) = how {
+        head = with_length(None);
+    } else if let Misbehaviour::Shorten(count) = how {
+        head = with_length(Some(*count));
+    } else if let Misbehaviour::Flip(place) = how {
+        body[*place] ^= 1;
     }
-    client.write_all(answer_head.as_bytes()).await?;
-    match how {
-        Misbehaviour::Truncate(count) | Misbehaviour::EndEarly(count) | Misbehaviour::Shorten(count) => {
-            client.write_all(&body[..count.min(body.len())]).await
+    client.write_all(head.as_bytes()).await?;
+    if let Misbehaviour::Drip(pause) = how {
+        for byte in body {
+            client.write_all(&[byte]).await?;
+            tokio::time::sleep(std::time::Duration::from_millis(*pause)).await;
         }
-        Misbehaviour::Stall(count) => {
-            client.write_all(&body[..count.min(body.len())]).await?;
-            // Until the other side has had enough.
-            client.read(&mut [0]).await.map(drop)
-        }
-        Misbehaviour::Drip(pause) => {
-            for byte in body {
-                client.write_all(&[byte]).await?;
-                client.flush().await?;
-                tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
-            }
-            Ok(())
-        }
-        _ => client.write_all(&body).await,
+        return Ok(());
     }
+    if let Misbehaviour::Truncate(count)
+    | Misbehaviour::EndEarly(count)
+    | Misbehaviour::Shorten(count)
+    | Misbehaviour::Stall(count) = how
+    {
+        body.truncate(*count);
+    }
+    client.write_all(&body).await?;
+    if let Misbehaviour::Stall(_) = how {
+        // Until the other side has had enough.
+        let _ = client.read_u8().await;
+    }
+    Ok(())
 }
 
 async fn read_head(stream: &mut TcpStream) -> std::io::Result<String> {

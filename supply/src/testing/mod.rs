@@ -1,5 +1,11 @@
 //! For tests of this and other crates: a real registry process, and a proxy that misbehaves.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot set itself up should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test that cannot set itself up should stop"
+)]
 
 mod faulty;
 mod registry;

@@ -123,7 +123,8 @@ fn spawn(directory: &Path, port: u16) -> (Child, String) {
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
     let mut seen = Vec::new();
     let address = lines.by_ref().find_map(|line| {
-        let address = line.split_once("listening on ").map(|(_, rest)| rest.split(['"', ' ', ',']).next().unwrap().to_owned());
+        let address =
+            line.split_once("listening on ").map(|(_, rest)| rest.split(['"', ' ', ',']).next().unwrap().to_owned());
         seen.push(line);
         address
     });
