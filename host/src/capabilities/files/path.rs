@@ -59,8 +59,9 @@ impl NodePath {
 
     /// Opens what is there.
     pub(crate) fn open(&self, root: &Root, flags: OFlags) -> Result<OwnedFd, Error> {
-        // Never block on a FIFO that someone put there.
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        // Never block on a FIFO that someone put there; a descriptor that only names a file never does.
+        let careful = if flags.contains(OFlags::PATH) { OFlags::NOFOLLOW } else { OFlags::NOFOLLOW | OFlags::NONBLOCK };
+        let flags = flags | careful | OFlags::CLOEXEC;
         openat2(root.descriptor(), self.relative(), flags, Mode::empty(), RESOLVE).map_err(error_of)
     }
 

@@ -1,0 +1,147 @@
+//! What the tests of built components share: load a component, give it grants, call it.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use fettle_host::{
+    capabilities::{Configured, Node, exec, facts, files, gpu, report, transfer},
+    clock::Clock,
+    sandbox::{Call, Limits, Observation, Sandbox, Step, bindings::exports::fettle::step::step::Context},
+};
+use fettle_model::{failure::Failure, grant::Grants, policy::PolicyBundle, task::LogLine};
+use fettle_supply::{RegistryClient, RegistryOptions};
+use serde_json::Value;
+
+/// A component that `cargo xtask steps` has built.
+pub(crate) fn component(name: &str) -> Vec<u8> {
+    let file = format!("fettle_step_{}.wasm", name.replace('-', "_"));
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
+    let path = target.join("wasm32-wasip2/step").join(file);
+    std::fs::read(&path)
+        .unwrap_or_else(|error| panic!("{} is missing ({error}): run `cargo xtask steps` first", path.display()))
+}
+
+/// A node of its own in a temporary directory.
+pub(crate) struct TestNode {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) node: Node,
+    pub(crate) policy: Arc<PolicyBundle>,
+    pub(crate) directory: tempfile::TempDir,
+}
+
+/// All that one attempt logged and how far it said it was.
+#[derive(Default)]
+pub(crate) struct Heard {
+    pub(crate) lines: Mutex<Vec<LogLine>>,
+    pub(crate) progress: Mutex<Vec<u8>>,
+}
+
+impl report::Sink for Heard {
+    fn line(&self, line: LogLine) {
+        self.lines.lock().unwrap().push(line);
+    }
+
+    fn progress(&self, percent: u8, _message: Option<String>) {
+        self.progress.lock().unwrap().push(percent);
+    }
+}
+
+const POLICY: &str = r"
+revision: 1
+roots: { data: data, other: other }
+profiles:
+  - { id: hello, command: /usr/bin/printf, allowed_args: ['hello %s'], arg_schema: [{ name: who, value: { pattern: '[a-z]+' } }] }
+  - { id: environment, command: /usr/bin/printenv, environment: { FIXED: one } }
+  - { id: forever, command: /usr/bin/yes, timeout_seconds: 1, capture_limit_bytes: 1000 }
+  - { id: sleeper, command: /usr/bin/sleep, allowed_args: ['1000'], timeout_seconds: 1 }
+  - { id: stubborn, command: /usr/bin/timeout, allowed_args: ['--signal=KILL', '1000', '/usr/bin/sleep', '1000'], timeout_seconds: 1 }
+  - { id: digest, command: /usr/bin/sha256sum, arg_schema: [{ name: file, value: { path: { root: data } } }] }
+  - { id: changed, command: /usr/bin/true, sha256: '0000000000000000000000000000000000000000000000000000000000000000' }
+ceiling:
+  exec: { profiles: ['*'] }
+  files: { read: [data, other], write: [data] }
+  transfer: { hosts: ['*'] }
+  facts: { read: [system, memory, filesystems, processes, kernel-log] }
+  gpu: { read: true }
+";
+
+impl TestNode {
+    pub(crate) fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    pub(crate) fn with_limits(limits: Limits) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let spawner = exec::Spawner::start().unwrap();
+        let node = Node {
+            gpu: gpu::Probe::new(PathBuf::from(env!("CARGO_BIN_EXE_fettle-host")), None, spawner.clone()),
+            spawner,
+            files_directory: directory.path().to_owned(),
+            transfers: transfer::Transfers {
+                registry: RegistryClient::new(RegistryOptions::default()).unwrap(),
+                unfinished: transfer::Unfinished::default(),
+            },
+            facts: facts::Source::default(),
+            digests: files::DigestCache::default(),
+        };
+        let policy: PolicyBundle = fettle_model::document::read(POLICY).unwrap();
+        policy.check().unwrap();
+        Self { sandbox: Sandbox::new(8, limits).unwrap(), node, policy: Arc::new(policy), directory }
+    }
+
+    pub(crate) async fn link(&self, name: &str, grants: &Grants) -> Step {
+        let compiled = self.sandbox.compile(component(name).into()).await.unwrap();
+        self.sandbox.link(&compiled, grants).unwrap()
+    }
+
+    pub(crate) fn call(&self, grants: &Grants, heard: &Arc<Heard>, timeout: Duration) -> Call {
+        let capabilities = Configured::new(&self.node, grants, &self.policy).unwrap();
+        let sink: Arc<dyn report::Sink> = Arc::<Heard>::clone(heard);
+        let report = report::Report::new(sink, Clock::system());
+        Call { context: context(), capabilities: capabilities.prepare(report, "test/task/step/1"), timeout }
+    }
+
+    pub(crate) async fn run(&self, name: &str, grants: &str, input: &Value) -> Result<Value, Failure> {
+        let grants = fettle_model::document::read(grants).unwrap();
+        let step = self.link(name, &grants).await;
+        step.run(self.call(&grants, &Arc::default(), Duration::from_secs(20)), &input.to_string()).await
+    }
+
+    pub(crate) async fn probe(&self, name: &str, grants: &str, input: &Value) -> Result<Observation, Failure> {
+        let grants = fettle_model::document::read(grants).unwrap();
+        let step = self.link(name, &grants).await;
+        step.probe(self.call(&grants, &Arc::default(), Duration::from_secs(20)), &input.to_string()).await
+    }
+}
+
+pub(crate) fn context() -> Context {
+    Context {
+        operation_id: "operation".to_owned(),
+        task_id: "task".to_owned(),
+        step_id: "step".to_owned(),
+        attempt: 1,
+        correlation_id: "correlation".to_owned(),
+    }
+}
+
+/// A small file system of its own, for as long as it is held. Needs root.
+pub(crate) struct TinyDisk(PathBuf);
+
+impl TinyDisk {
+    pub(crate) fn mount(directory: &std::path::Path, size: &str) -> std::io::Result<Self> {
+        let data = std::ffi::CString::new(format!("size={size}")).unwrap();
+        rustix::mount::mount("tmpfs", directory, "tmpfs", rustix::mount::MountFlags::empty(), data.as_c_str())?;
+        Ok(Self(directory.to_owned()))
+    }
+}
+
+impl Drop for TinyDisk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
+}
