@@ -61,7 +61,8 @@ struct Descriptor<'a> {
 
 /// The descriptor as JSON, schemas made from the types.
 pub(crate) fn describe<Input: JsonSchema, Output: JsonSchema>(about: &About, probes: bool, undoes: bool) -> String {
-    let settings = SchemaSettings::draft2020_12();
+    // Without references, so that whoever compares two schemas needs no resolver.
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let descriptor = Descriptor {
         kind: about.kind,
         summary: about.summary,
