@@ -26,7 +26,7 @@ struct Input {
 }
 
 /// What the command answered. Output is cut where the profile says so, and then marked.
-#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Output {
     exit_code: i32,
     stdout: String,

@@ -28,7 +28,7 @@ pub(crate) struct Input {
 }
 
 /// The file as it is now.
-#[derive(Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Output {
     /// Where it is: `root/relative/path`.
     pub(crate) path: String,

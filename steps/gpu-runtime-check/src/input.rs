@@ -127,7 +127,7 @@ impl Default for Xids {
 }
 
 /// What was found.
-#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Output {
     /// The worst severity of the findings, or that there is nothing to check.
     pub(crate) verdict: Verdict,
@@ -147,7 +147,7 @@ pub(crate) struct Output {
 }
 
 /// A GPU.
-#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Device {
     pub(crate) index: u32,
     pub(crate) uuid: String,
@@ -159,7 +159,7 @@ pub(crate) struct Device {
 }
 
 /// The worst severity, or that there is nothing to check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
     /// The node has no NVIDIA driver.

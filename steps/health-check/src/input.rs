@@ -21,7 +21,7 @@ pub(crate) struct Input {
 }
 
 /// What was found.
-#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Output {
     /// The worst severity of the findings.
     pub(crate) verdict: Severity,

@@ -14,7 +14,7 @@ struct Input {
 }
 
 /// Nothing.
-#[derive(Deserialize, Serialize, JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 struct Output {}
 
 #[expect(clippy::unnecessary_wraps, reason = "the form of every step")]

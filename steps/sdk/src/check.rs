@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Failure, report};
 
 /// How bad it is. The worst finding is the verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// As it should be.
@@ -21,7 +21,7 @@ pub enum Severity {
 }
 
 /// What to do about it. A suggestion: checks change nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Nothing.
@@ -39,7 +39,7 @@ pub enum Action {
 }
 
 /// One thing that a check saw.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
     /// Which check: `memory`, `gpu.ecc`.
     pub check: String,
@@ -54,7 +54,7 @@ pub struct Finding {
 }
 
 /// When a step with findings fails instead of answering them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailOn {
     /// When a finding is critical.

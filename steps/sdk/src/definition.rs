@@ -43,7 +43,14 @@ pub struct Definition<Input, Output> {
     about: About,
     run: Run<Input, Output>,
     probe: Option<Probe<Input, Output>>,
-    undo: Option<Undo<Input, Output>>,
+    undo: Option<Undoing<Input, Output>>,
+}
+
+/// An undo, with the way to read back what `run` answered: only steps that undo carry it.
+#[derive(Debug)]
+struct Undoing<Input, Output> {
+    undo: Undo<Input, Output>,
+    read: fn(&str, &str) -> Result<Output, Failure>,
 }
 
 impl<Input, Output> Definition<Input, Output> {
@@ -60,15 +67,19 @@ impl<Input, Output> Definition<Input, Output> {
 
     /// The same step, which can also take back what it did.
     #[must_use]
-    pub const fn with_undo(self, undo: Undo<Input, Output>) -> Self {
-        Self { undo: Some(undo), ..self }
+    pub fn with_undo(self, undo: Undo<Input, Output>) -> Self
+    where
+        Output: DeserializeOwned,
+    {
+        let read = |kind: &str, json: &str| input::parse(kind, "output", json);
+        Self { undo: Some(Undoing { undo, read }), ..self }
     }
 }
 
 impl<Input, Output> Step for Definition<Input, Output>
 where
     Input: DeserializeOwned + JsonSchema,
-    Output: DeserializeOwned + Serialize + JsonSchema,
+    Output: Serialize + JsonSchema,
 {
     fn describe(&self) -> String {
         descriptor::describe::<Input, Output>(&self.about, self.probe.is_some(), self.undo.is_some())
@@ -94,12 +105,12 @@ where
     }
 
     fn undo(&self, context: &Context, input: &str, output: Option<&str>) -> Result<(), Failure> {
-        let Some(undo) = self.undo else {
+        let Some(Undoing { undo, read }) = &self.undo else {
             let message = format!("{} cannot take back what it did; put the node right by hand", self.about.kind);
             return Err(Failure::permanent("undo.unsupported", message));
         };
         let input: Input = input::parse(self.about.kind, "input", input)?;
-        let output: Option<Output> = output.map(|json| input::parse(self.about.kind, "output", json)).transpose()?;
+        let output: Option<Output> = output.map(|json| read(self.about.kind, json)).transpose()?;
         context::enter(context);
         undo(&input, output.as_ref())
     }

@@ -14,7 +14,9 @@
 /// }
 /// ```
 ///
-/// `probe` and `undo` may be left out, but a `Converge` step needs its probe:
+/// `Input` derives `Deserialize` and `JsonSchema`, with `#[serde(deny_unknown_fields)]` so that a misspelt
+/// field is a mistake; `Output` derives `Serialize` and `JsonSchema`, and `Deserialize` where there is an
+/// undo. `probe` and `undo` may be left out, but a `Converge` step needs its probe:
 ///
 /// ```compile_fail
 /// fn run(_: &String) -> Result<String, fettle_step::Failure> { Ok(String::new()) }

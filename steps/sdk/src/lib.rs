@@ -16,7 +16,7 @@
 //!     text: String,
 //! }
 //!
-//! #[derive(Deserialize, Serialize, JsonSchema)]
+//! #[derive(Serialize, JsonSchema)]
 //! struct Output {
 //!     size: usize,
 //! }

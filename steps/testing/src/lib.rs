@@ -6,11 +6,11 @@ mod input;
 use fettle_step::{About, Capability, Context, Definition, Effect, Failure, Observation, Step};
 use input::{Answer, Input, Mode};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 /// What the mode answered.
-#[derive(Deserialize, Serialize, JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 struct Output {
     answer: Value,
 }
