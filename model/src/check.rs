@@ -31,6 +31,10 @@ pub fn check(definition: &Definition, descriptors: &BTreeMap<StepKind, Descripto
     if definition.steps.is_empty() || definition.steps.len() > MAXIMUM_STEPS {
         found.push(Violation::new("/steps", format!("a definition has 1 to {MAXIMUM_STEPS} steps")));
     }
+    if definition.artifact_constraints.as_ref().is_some_and(|constraints| constraints.require_signature) {
+        let message = "signatures of the artifacts that steps fetch are not verified by this version; their digest is; leave it out";
+        found.push(Violation::new("/artifact_constraints/require_signature", message));
+    }
     let checker = Checker { definition, descriptors, needs: needs(definition) };
     for (index, step) in definition.steps.iter().enumerate() {
         let pointer = format!("/steps/{index}");

@@ -12,7 +12,7 @@ use crate::{
     canonical::{self, NotCanonical},
     catalog::Catalog,
     check,
-    definition::{Definition, OnFailure, Retry},
+    definition::{ArtifactConstraints, Definition, OnFailure, Retry},
     digest::Digest,
     grant::Grants,
     graph,
@@ -50,6 +50,9 @@ pub struct Plan {
     pub steps: Vec<PlannedStep>,
     /// What to do when a step has failed for good.
     pub on_failure: OnFailure,
+    /// What the artifacts that steps fetch must be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_constraints: Option<ArtifactConstraints>,
 }
 
 /// One step with its component pinned.
@@ -155,6 +158,7 @@ pub fn plan(sources: Sources, definition: &Definition, catalog: &Catalog, inputs
         inputs,
         steps,
         on_failure: definition.on_failure,
+        artifact_constraints: definition.artifact_constraints.clone(),
     })
 }
 

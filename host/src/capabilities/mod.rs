@@ -13,9 +13,10 @@ pub mod gpu;
 pub mod report;
 pub mod transfer;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use fettle_model::{
+    definition::ArtifactConstraints,
     failure::{Failure, FailureClass},
     grant::{Capability, Grants},
     policy::PolicyBundle,
@@ -98,7 +99,12 @@ impl Configured {
     /// # Errors
     /// When the grant goes beyond the node's ceiling, or names a profile or root that the policy does
     /// not have. Nothing has run then.
-    pub fn new(node: &Node, grants: &Grants, policy: &Arc<PolicyBundle>) -> Result<Self, Failure> {
+    pub fn new(
+        node: &Node,
+        grants: &Grants,
+        policy: &PolicyBundle,
+        constraints: Option<&ArtifactConstraints>,
+    ) -> Result<Self, Failure> {
         let beyond = grants.beyond(&policy.ceiling);
         if !beyond.is_empty() {
             return Err(denied(
@@ -112,7 +118,7 @@ impl Configured {
         let files = files::Configured::new(grants.files.as_ref(), policy, node)?;
         Ok(Self {
             exec: exec::Configured::new(grants.exec.as_ref(), policy, node)?,
-            transfer: transfer::Configured::new(grants.transfer.as_ref(), &files, node),
+            transfer: transfer::Configured::new(grants.transfer.as_ref(), constraints, &files, node),
             facts: facts::Configured::new(grants.facts.as_ref(), node),
             gpu: gpu::Configured::new(grants.gpu.as_ref(), node),
             files,

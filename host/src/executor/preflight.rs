@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fettle_model::{
     catalog::Catalog,
-    definition::Definition,
+    definition::{ArtifactConstraints, Definition},
     descriptor::Descriptor,
     failure::{Failure, FailureClass},
     name::StepId,
@@ -59,10 +59,11 @@ pub(super) async fn prepare(executor: &Executor, task: &Task) -> Result<Prepared
     let policy = Arc::new(policy);
     let mut steps = BTreeMap::new();
     for step in &plan.steps {
-        let ready = ready(executor, step, &policy).await.map_err(|mut failure| {
-            failure.message = format!("step `{}`: {}", step.id, failure.message);
-            failure
-        })?;
+        let ready =
+            ready(executor, step, &policy, plan.artifact_constraints.as_ref()).await.map_err(|mut failure| {
+                failure.message = format!("step `{}`: {}", step.id, failure.message);
+                failure
+            })?;
         steps.insert(step.id.clone(), ready);
     }
     Ok(Prepared { plan, steps, policy })
@@ -85,7 +86,12 @@ fn check_digest(plan: &Plan, task: &Task) -> Result<(), Failure> {
     ))
 }
 
-async fn ready(executor: &Executor, planned: &PlannedStep, policy: &Arc<PolicyBundle>) -> Result<Ready, Failure> {
+async fn ready(
+    executor: &Executor,
+    planned: &PlannedStep,
+    policy: &PolicyBundle,
+    constraints: Option<&ArtifactConstraints>,
+) -> Result<Ready, Failure> {
     let artifact =
         executor.supplier.artifact(ArtifactKind::Step, &planned.component).await.map_err(|error| of_supply(&error))?;
     let signed = artifact.descriptor.clone();
@@ -93,7 +99,7 @@ async fn ready(executor: &Executor, planned: &PlannedStep, policy: &Arc<PolicyBu
     let descriptor = executor.sandbox.describe(&compiled).await.map_err(of_load)?;
     check_descriptor(planned, &descriptor, signed)?;
     let component = executor.sandbox.link(&compiled, &planned.grants).map_err(of_load)?;
-    let capabilities = Configured::new(&executor.node, &planned.grants, policy)?;
+    let capabilities = Configured::new(&executor.node, &planned.grants, policy, constraints)?;
     Ok(Ready { planned: planned.clone(), component, descriptor, capabilities })
 }
 

@@ -100,7 +100,7 @@ impl TestNode {
     }
 
     pub(crate) fn call(&self, grants: &Grants, heard: &Arc<Heard>, timeout: Duration) -> Call {
-        let capabilities = Configured::new(&self.node, grants, &self.policy).unwrap();
+        let capabilities = Configured::new(&self.node, grants, &self.policy, None).unwrap();
         let sink: Arc<dyn report::Sink> = Arc::<Heard>::clone(heard);
         let report = report::Report::new(sink, Clock::system());
         Call { context: context(), capabilities: capabilities.prepare(report, "test/task/step/1"), timeout }

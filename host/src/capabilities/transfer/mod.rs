@@ -9,6 +9,7 @@ use std::{
 };
 
 use fettle_model::{
+    definition::ArtifactConstraints,
     digest::Digest,
     grant::TransferGrant,
     reference::{Reference, Repository},
@@ -46,6 +47,7 @@ pub struct Configured(Option<Arc<Granted>>);
 
 struct Granted {
     grant: TransferGrant,
+    constraints: Option<ArtifactConstraints>,
     files: files::Configured,
     transfers: Transfers,
 }
@@ -58,9 +60,15 @@ pub struct Transfer {
 }
 
 impl Configured {
-    pub(super) fn new(grant: Option<&TransferGrant>, files: &files::Configured, node: &Node) -> Self {
+    pub(super) fn new(
+        grant: Option<&TransferGrant>,
+        constraints: Option<&ArtifactConstraints>,
+        files: &files::Configured,
+        node: &Node,
+    ) -> Self {
         let granted = grant.map(|grant| Granted {
             grant: grant.clone(),
+            constraints: constraints.cloned(),
             files: files.clone(),
             transfers: node.transfers.clone(),
         });
@@ -74,7 +82,19 @@ impl Configured {
 
 impl Granted {
     fn allows(&self, repository: &Repository) -> Result<(), Error> {
-        if self.grant.hosts.contains(repository.registry()) { Ok(()) } else { Err(Error::AccessDenied) }
+        let allowed = self.constraints.as_ref().is_none_or(|constraints| constraints.allows(repository.path()));
+        if allowed && self.grant.hosts.contains(repository.registry()) { Ok(()) } else { Err(Error::AccessDenied) }
+    }
+
+    /// All blobs of one call together stay within what the definition allows.
+    fn check_size(&self, targets: &[Target]) -> Result<u64, Error> {
+        let total = targets.iter().fold(0_u64, |total, target| total.saturating_add(target.size));
+        match self.constraints.as_ref().and_then(|constraints| constraints.max_size_bytes) {
+            Some(limit) if total > limit => Err(Error::LimitExceeded(format!(
+                "{total} bytes, and the definition's `artifact_constraints.max_size_bytes` is {limit}"
+            ))),
+            _ => Ok(total),
+        }
     }
 
     fn target(&self, wanted: &Blob) -> Result<Target, Error> {
@@ -113,7 +133,7 @@ impl Host for Transfer {
             return Err(Error::LimitExceeded(format!("{} blobs at once; at most {BLOBS}", blobs.len())));
         }
         let targets = blobs.iter().map(|wanted| granted.target(wanted)).collect::<Result<Vec<_>, _>>()?;
-        let meter = Arc::new(Meter::new(self.report.clone(), targets.iter().map(|target| target.size).sum()));
+        let meter = Arc::new(Meter::new(self.report.clone(), granted.check_size(&targets)?));
         let transfers = targets.into_iter().map(|target| {
             let (granted, repository, meter) = (Arc::clone(granted), repository.clone(), Arc::clone(&meter));
             async move { blob::pull(&granted.transfers, &granted.files, &repository, &target, &meter).await }

@@ -1,0 +1,49 @@
+//! `cargo xtask test`: builds the components, installs what the tests need where that is possible, and
+//! runs everything.
+
+use crate::{
+    steps,
+    tools::{self, cargo, ensure, has},
+};
+
+/// How to test.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// A suite that cannot run is an error.
+    #[arg(long)]
+    all: bool,
+    /// Only tests whose name contains this.
+    filter: Option<String>,
+}
+
+/// Programs that suites need, and the Debian packages that have them.
+const PARTS: [(&str, &str); 2] = [("docker-registry", "docker-registry"), ("skopeo", "skopeo")];
+
+/// The command.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let mut missing = Vec::new();
+    for (program, package) in PARTS {
+        if !ensure(program, package) {
+            missing.push(package);
+        }
+    }
+    if options.all && !missing.is_empty() {
+        anyhow::bail!("these packages could not be installed, and suites need them: {}", missing.join(", "));
+    }
+    steps::build()?;
+    let mut command = cargo();
+    if has("cargo-nextest") {
+        command.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
+    } else {
+        command.args(["test", "--workspace", "--no-fail-fast"]);
+    }
+    if options.all {
+        command.env("FETTLE_TEST_ALL", "1");
+    }
+    command.env("RUST_BACKTRACE", "0").args(options.filter.as_deref());
+    tools::run(&mut command)?;
+    if !missing.is_empty() {
+        println!("{} suites were skipped; install {} and run again, or use --all to make this an error", missing.len(), missing.join(", "));
+    }
+    Ok(())
+}
