@@ -10,7 +10,7 @@ use fettle_store::{
 };
 use sqlx::FromRow;
 
-use crate::{SqliteStore, error::unavailable, row, writer::Unit};
+use crate::{SqliteStore, error::unavailable, operation::subject::Subject, row, writer::Unit};
 
 /// The scope of what belongs to nobody in particular.
 pub(crate) const PLATFORM: &str = "platform";
@@ -18,6 +18,18 @@ pub(crate) const PLATFORM: &str = "platform";
 /// The scope of what belongs to a project.
 pub(crate) fn scope(project: Option<&Project>) -> String {
     project.map_or_else(|| PLATFORM.to_owned(), |project| format!("{}/{}", project.org_id, project.project_id))
+}
+
+/// The same under the correlation id of an operation: what happens to its tasks belongs to its story.
+pub(crate) async fn record_of(
+    unit: &mut Unit,
+    context: &Context,
+    subject: &Subject,
+    action: &'static str,
+    resource_name: &str,
+) -> Result<(), StoreError> {
+    let context = Context { correlation_id: subject.correlation_id.clone(), ..context.clone() };
+    record(unit, &context, &subject.scope(), action, resource_name).await
 }
 
 /// Writes the row of a mutation into its transaction.

@@ -18,7 +18,7 @@ pub(crate) struct Subject {
     version: String,
     org_id: String,
     project_id: String,
-    correlation_id: String,
+    pub(crate) correlation_id: String,
     #[sqlx(rename = "linked_node_id")]
     node_id: String,
     pub(crate) total_steps: i64,

@@ -40,7 +40,7 @@ pub(crate) async fn end_lease(
     action: &'static str,
     context: &Context,
 ) -> Result<(), StoreError> {
-    audit::record(unit, context, &subject.scope(), action, &format!("tasks/{task_id}")).await?;
+    audit::record_of(unit, context, subject, action, &format!("tasks/{task_id}")).await?;
     let returned =
         sqlx::query("UPDATE tasks SET status = 'ready', deadline = NULL WHERE task_id = $1 AND cancel_requested = 0")
             .bind(task_id)

@@ -52,7 +52,7 @@ pub(crate) async fn finish(
     }
     let subject = Subject::read(unit, &held.operation_id).await?;
     start_operation(unit, &held.operation_id, context).await?;
-    audit::record(unit, context, &subject.scope(), action, &format!("tasks/{}", lease.task_id)).await?;
+    audit::record_of(unit, context, &subject, action, &format!("tasks/{}", lease.task_id)).await?;
     ending::end_task(unit, &subject, &lease.task_id.to_string(), &ending, context).await?;
     Ok(Verdict::Accepted)
 }

@@ -93,7 +93,8 @@ async fn make(unit: &mut Unit, task_id: &str, epoch: i64, context: &Context) -> 
     .await
     .map_err(unavailable(VERB))?;
     let scope = format!("{}/{}", found.org_id, found.project_id);
-    audit::record(unit, context, &scope, "task.lease", &format!("tasks/{task_id}")).await?;
+    let context = Context { correlation_id: found.correlation_id.clone(), ..context.clone() };
+    audit::record(unit, &context, &scope, "task.lease", &format!("tasks/{task_id}")).await?;
     // Nothing can be accepted before the first lease.
     let accepted = if epoch > 1 { accepted(unit, task_id).await? } else { BTreeMap::new() };
     Ok(Lease {

@@ -1,0 +1,183 @@
+//! What somebody with access to the data directory can do, whether or not a plane runs on it.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use fettle_model::name::Label;
+use fettle_store::{
+    StoreError,
+    context::{Actor, Context},
+    id::{JoinTokenId, TokenId},
+    project::{DEFAULT_ORGANISATION, Project, ProjectStore as _},
+    token::{NewJoinToken, NewToken, TokenStore as _},
+};
+use fettle_store_sqlite::SqliteStore;
+use jiff::{SignedDuration, Timestamp};
+
+pub use fettle_store::token::{Access, ProjectRole, Token};
+
+use crate::{
+    clock::{self, Clock, NoRandomness, SystemClock},
+    identity::secret::Purpose,
+};
+
+pub use crate::identity::secret::Secret;
+
+/// The name of the database in the data directory.
+pub(crate) const DATABASE: &str = "plane.db";
+
+/// Why it was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum AdministrationError {
+    /// The data directory cannot be used.
+    #[error("cannot use the data directory {path}; name one that this user may write")]
+    Directory {
+        /// Which.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The store refused.
+    #[error(transparent)]
+    Store(StoreError),
+    /// No random bytes for a secret.
+    #[error("the operating system gives no random bytes")]
+    Random(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<StoreError> for AdministrationError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<NoRandomness> for AdministrationError {
+    fn from(error: NoRandomness) -> Self {
+        Self::Random(Box::new(error))
+    }
+}
+
+/// An open data directory. Safe to use beside a running plane.
+pub struct Administration {
+    store: SqliteStore,
+    clock: SystemClock,
+}
+
+impl Administration {
+    /// Opens the data directory, and makes it when it is not there.
+    ///
+    /// # Errors
+    /// When the directory or its database cannot be used.
+    pub async fn open(data_directory: &Path) -> Result<Self, AdministrationError> {
+        make_directory(data_directory).map_err(|source| AdministrationError::Directory {
+            path: data_directory.display().to_string(),
+            source,
+        })?;
+        let store = SqliteStore::open(&data_directory.join(DATABASE), Arc::new(())).await?;
+        Ok(Self { store, clock: SystemClock })
+    }
+
+    fn context(&self) -> Result<Context, NoRandomness> {
+        let correlation_id = clock::ulid(&self.clock)?.to_string();
+        Ok(Context { actor: Actor::CommandLine, correlation_id, at: self.clock.now() })
+    }
+
+    fn end(&self, after: Duration) -> Timestamp {
+        let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
+        self.clock.now().saturating_add(after).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Makes sure that a project is there.
+    ///
+    /// # Errors
+    /// When it belongs to another organisation.
+    pub async fn ensure_project(&self, project: Project) -> Result<(), AdministrationError> {
+        Ok(self.store.ensure_project(project, self.context()?).await?)
+    }
+
+    /// Creates a bearer token, and its project when that is new. The secret is not kept.
+    ///
+    /// # Errors
+    /// When the name is taken, or the project belongs to another organisation.
+    pub async fn create_token(
+        &self,
+        name: &str,
+        access: Access,
+        expires: Option<Duration>,
+    ) -> Result<(Token, Secret), AdministrationError> {
+        let secret = Secret::generate(&self.clock, Purpose::Token)?;
+        let token = NewToken {
+            id: TokenId::new(clock::ulid(&self.clock)?),
+            name: name.to_owned(),
+            access,
+            hash: secret.hash(),
+            expires_at: expires.map(|after| self.end(after)),
+        };
+        Ok((self.store.create_token(token, self.context()?).await?, secret))
+    }
+
+    /// All bearer tokens, the newest first.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn tokens(&self) -> Result<Vec<Token>, AdministrationError> {
+        Ok(self.store.tokens().await?)
+    }
+
+    /// Makes a token useless, by id or by the name of one that is still valid.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn revoke_token(&self, id_or_name: &str) -> Result<Token, AdministrationError> {
+        let tokens = self.store.tokens().await?;
+        let named = |token: &&Token| token.name == id_or_name && token.revoked_at.is_none();
+        let id = match id_or_name.parse::<TokenId>() {
+            Ok(id) => id,
+            Err(_) => {
+                tokens.iter().find(named).map(|token| token.id).ok_or_else(|| StoreError::not_found("token", id_or_name))?
+            }
+        };
+        Ok(self.store.revoke_token(id, self.context()?).await?)
+    }
+
+    /// Creates a token with which `uses` nodes can join. The secret is not kept.
+    ///
+    /// # Errors
+    /// When the project belongs to another organisation.
+    pub async fn create_join_token(
+        &self,
+        uses: u32,
+        owner: Option<Project>,
+        expires: Duration,
+    ) -> Result<Secret, AdministrationError> {
+        let secret = Secret::generate(&self.clock, Purpose::Join)?;
+        let token = NewJoinToken {
+            id: JoinTokenId::new(clock::ulid(&self.clock)?),
+            hash: secret.hash(),
+            uses,
+            owner,
+            expires_at: self.end(expires),
+        };
+        self.store.create_join_token(token, self.context()?).await?;
+        Ok(secret)
+    }
+
+    /// Closes the database.
+    pub async fn close(&self) {
+        fettle_store::Health::close(&self.store).await;
+    }
+}
+
+/// The project of this name; of the default organisation when none is named.
+#[must_use]
+pub fn project(project_id: Label, org_id: Option<Label>) -> Option<Project> {
+    let org_id = org_id.or_else(|| DEFAULT_ORGANISATION.parse().ok())?;
+    Some(Project { project_id, org_id })
+}
+
+/// Makes a directory that only this user may enter.
+pub(crate) fn make_directory(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+}

@@ -1,0 +1,7 @@
+//! GET /healthz
+
+/// Answers as long as the process does.
+#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "the process is up")))]
+pub(crate) async fn show() -> &'static str {
+    "ok\n"
+}

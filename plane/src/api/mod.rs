@@ -1,0 +1,59 @@
+//! REST. One endpoint per file; the folder path is the URL.
+
+pub(crate) mod correlation;
+mod extract;
+mod healthz;
+pub(crate) mod problem;
+mod readyz;
+mod v1;
+
+use axum::{Router, extract::DefaultBodyLimit, middleware};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+pub(crate) use problem::Problem;
+
+use crate::{node, state::State};
+
+/// Everything that is served on the one port.
+pub(crate) fn router(state: State) -> Router {
+    let (rest, description) = rest();
+    let rest = rest
+        .fallback(unknown)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(axum::Extension(v1::openapi_json::Description::new(&description)))
+        .layer(DefaultBodyLimit::max(state.config.request_limit_bytes))
+        .layer(middleware::from_fn_with_state(state.clone(), correlation::accompany))
+        .with_state(state.clone());
+    let protocol = node::service(state);
+    rest.route_service("/fettle.node.v1.NodeProtocol/{method}", protocol)
+}
+
+/// The endpoints and their description: made from the same list, so that neither can lack one.
+fn rest() -> (Router<State>, utoipa::openapi::OpenApi) {
+    OpenApiRouter::with_openapi(v1::openapi_json::document())
+        .routes(routes!(healthz::show))
+        .routes(routes!(readyz::show))
+        .routes(routes!(v1::openapi_json::show))
+        .routes(routes!(
+            v1::admin::operation_definitions::create::create,
+            v1::admin::operation_definitions::list::list
+        ))
+        .routes(routes!(v1::admin::operation_definitions::show::show))
+        .routes(routes!(v1::projects::operations::create::create, v1::projects::operations::list::list))
+        .routes(routes!(v1::projects::operations::plan::plan))
+        .routes(routes!(v1::projects::operations::show::show))
+        .routes(routes!(v1::projects::operations::cancel::cancel))
+        .routes(routes!(v1::projects::operations::logs::logs))
+        .routes(routes!(v1::projects::operations::events::events))
+        .routes(routes!(v1::nodes::list::list))
+        .routes(routes!(v1::nodes::show::show))
+        .split_for_parts()
+}
+
+async fn unknown(uri: axum::http::Uri) -> Problem {
+    Problem::not_found("endpoint.unknown", format!("there is no endpoint {}; see /api/v1/openapi.json", uri.path()))
+}
+
+async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Problem {
+    Problem::wrong_method(format!("{} does not take {method}; see /api/v1/openapi.json", uri.path()))
+}

@@ -1,0 +1,3 @@
+//! /api/v1/admin
+
+pub(crate) mod operation_definitions;

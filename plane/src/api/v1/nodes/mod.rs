@@ -1,0 +1,5 @@
+//! /api/v1/nodes
+
+pub(crate) mod list;
+pub(crate) mod show;
+mod view;

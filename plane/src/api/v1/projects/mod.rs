@@ -1,0 +1,3 @@
+//! /api/v1/projects/{project}
+
+pub(crate) mod operations;

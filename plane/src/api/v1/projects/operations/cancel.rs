@@ -1,0 +1,37 @@
+//! POST /api/v1/projects/{project}/operations/{operation_id}/cancel
+
+use axum::{
+    Json,
+    extract::{Path, State as Extracted},
+};
+use fettle_store::token::ProjectRole;
+
+use super::{find, view::OperationView};
+use crate::{
+    api::{Problem, problem::ProblemDocument},
+    identity::Caller,
+    state::State,
+};
+
+/// Cancels an operation: at once when no node has taken it, else its node is asked to stop.
+#[utoipa::path(post, path = "/api/v1/projects/{project}/operations/{operation_id}/cancel", tag = "operations",
+    params(
+        ("project" = String, Path, description = "project"),
+        ("operation_id" = String, Path, description = "operation"),
+    ),
+    responses(
+        (status = 200, description = "canceled, or asked to stop", body = OperationView),
+        (status = 404, description = "there is none, or not for the caller", body = ProblemDocument),
+        (status = 409, description = "it has ended already", body = ProblemDocument),
+    ))]
+pub(crate) async fn cancel(
+    Extracted(state): Extracted<State>,
+    caller: Caller,
+    Path((project, id)): Path<(String, String)>,
+) -> Result<Json<OperationView>, Problem> {
+    let project = caller.project(&project, ProjectRole::Member, "operation.cancel").await?;
+    let operation = find(&state, &project, &id).await?;
+    let canceled = state.store.cancel_operation(&project.project_id, operation.id, caller.context()).await?;
+    let steps = state.store.steps(canceled.id).await?;
+    Ok(Json(OperationView::whole(canceled, steps)))
+}

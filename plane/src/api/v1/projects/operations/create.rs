@@ -1,0 +1,49 @@
+//! POST /api/v1/projects/{project}/operations
+
+use axum::{
+    Json,
+    extract::{Path, State as Extracted},
+    http::{HeaderMap, StatusCode},
+};
+use fettle_store::{operation::Created, token::ProjectRole};
+
+use super::{request::NewOperationRequest, view::OperationView};
+use crate::{
+    api::{Problem, extract::Body, problem::ProblemDocument},
+    identity::Caller,
+    state::State,
+    submission,
+};
+
+/// Submits an operation.
+#[utoipa::path(post, path = "/api/v1/projects/{project}/operations", tag = "operations",
+    params(
+        ("project" = String, Path, description = "project"),
+        ("Idempotency-Key" = Option<String>, Header, description = "the same request with the same key is one operation"),
+    ),
+    request_body = NewOperationRequest,
+    responses(
+        (status = 201, description = "accepted", body = OperationView),
+        (status = 200, description = "accepted before with the same key", body = OperationView),
+        (status = 404, description = "no such project, or not for the caller", body = ProblemDocument),
+        (status = 409, description = "the key was used for another request", body = ProblemDocument),
+        (status = 422, description = "everything that is wrong with the request", body = ProblemDocument),
+    ))]
+pub(crate) async fn create(
+    Extracted(state): Extracted<State>,
+    caller: Caller,
+    Path(project): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body<NewOperationRequest>,
+) -> Result<(StatusCode, Json<OperationView>), Problem> {
+    let project = caller.project(&project, ProjectRole::Member, "operation.create").await?;
+    let (submission, correlation_id) = body.read(&headers)?;
+    let mut context = caller.context();
+    context.correlation_id = correlation_id.unwrap_or(context.correlation_id);
+    let (status, operation) = match submission::submit(&state, project, submission, context).await? {
+        Created::New(operation) => (StatusCode::CREATED, operation),
+        Created::Repeated(operation) => (StatusCode::OK, operation),
+    };
+    let steps = state.store.steps(operation.id).await?;
+    Ok((status, Json(OperationView::whole(operation, steps))))
+}

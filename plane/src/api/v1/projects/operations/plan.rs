@@ -1,0 +1,56 @@
+//! POST /api/v1/projects/{project}/operations/plan
+
+use axum::{
+    Json,
+    extract::{Path, State as Extracted},
+    http::HeaderMap,
+};
+use fettle_store::token::ProjectRole;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::request::NewOperationRequest;
+use crate::{
+    api::{Problem, extract::Body, problem::ProblemDocument},
+    identity::Caller,
+    state::State,
+    submission,
+};
+
+/// What an operation would be.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PlanView {
+    /// The node it would be for.
+    node_id: String,
+    /// Digest of the plan.
+    plan_digest: String,
+    /// The plan: the graph with every component pinned.
+    plan: Value,
+}
+
+/// Computes the plan of an operation, and stores nothing.
+#[utoipa::path(post, path = "/api/v1/projects/{project}/operations/plan", tag = "operations",
+    params(("project" = String, Path, description = "project")),
+    request_body = NewOperationRequest,
+    responses(
+        (status = 200, description = "the plan", body = PlanView),
+        (status = 404, description = "no such project, or not for the caller", body = ProblemDocument),
+        (status = 422, description = "everything that is wrong with the request", body = ProblemDocument),
+    ))]
+pub(crate) async fn plan(
+    Extracted(state): Extracted<State>,
+    caller: Caller,
+    Path(project): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body<NewOperationRequest>,
+) -> Result<Json<PlanView>, Problem> {
+    let project = caller.project(&project, ProjectRole::Viewer, "operation.plan").await?;
+    let (submission, _) = body.read(&headers)?;
+    let planned = submission::plan(&state, &project, &submission).await?;
+    Ok(Json(PlanView {
+        node_id: planned.node_id.to_string(),
+        plan_digest: planned.digest.to_string(),
+        plan: serde_json::to_value(&*planned.plan).unwrap_or_default(),
+    }))
+}

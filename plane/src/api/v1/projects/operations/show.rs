@@ -1,0 +1,35 @@
+//! GET /api/v1/projects/{project}/operations/{operation_id}
+
+use axum::{
+    Json,
+    extract::{Path, State as Extracted},
+};
+use fettle_store::token::ProjectRole;
+
+use super::{find, view::OperationView};
+use crate::{
+    api::{Problem, problem::ProblemDocument},
+    identity::Caller,
+    state::State,
+};
+
+/// Shows one operation with its steps.
+#[utoipa::path(get, path = "/api/v1/projects/{project}/operations/{operation_id}", tag = "operations",
+    params(
+        ("project" = String, Path, description = "project"),
+        ("operation_id" = String, Path, description = "operation"),
+    ),
+    responses(
+        (status = 200, description = "the operation", body = OperationView),
+        (status = 404, description = "there is none, or not for the caller", body = ProblemDocument),
+    ))]
+pub(crate) async fn show(
+    Extracted(state): Extracted<State>,
+    caller: Caller,
+    Path((project, id)): Path<(String, String)>,
+) -> Result<Json<OperationView>, Problem> {
+    let project = caller.project(&project, ProjectRole::Viewer, "operation.show").await?;
+    let operation = find(&state, &project, &id).await?;
+    let steps = state.store.steps(operation.id).await?;
+    Ok(Json(OperationView::whole(operation, steps)))
+}

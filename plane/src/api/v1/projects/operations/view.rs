@@ -1,0 +1,219 @@
+//! Operations and steps as they are shown.
+
+use fettle_model::{failure::Failure, operation::StepOutcome};
+use fettle_store::operation::{Ending, Operation, OperationState, Step, StepState};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// An operation.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct OperationView {
+    /// Its id.
+    operation_id: String,
+    /// Its type.
+    operation_type: String,
+    /// The version of the type.
+    version: String,
+    /// The organisation that owns it.
+    org_id: String,
+    /// The project that owns it.
+    project_id: String,
+    /// `kind:id:name` of who asked for it.
+    requested_by_user_id: String,
+    /// What was asked for.
+    target_selector: Value,
+    /// The node it is for.
+    linked_node_id: String,
+    /// The key it was requested with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<String>,
+    /// Follows it everywhere.
+    correlation_id: String,
+    /// What caused it.
+    trigger_source: String,
+    /// `queued`, `running`, `succeeded`, `failed` or `canceled`.
+    status: String,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<FailureView>,
+    /// The signed documents it is made from.
+    sources: Value,
+    /// The inputs.
+    inputs: Value,
+    /// Digest of the plan.
+    plan_digest: String,
+    /// How many steps.
+    total_steps: u32,
+    /// RFC 3339.
+    created_at: String,
+    /// When a node took it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<String>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finished_at: Option<String>,
+    /// When somebody asked to cancel it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancel_requested_at: Option<String>,
+    /// Its steps, in the order of the plan; only where one operation is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<Vec<StepView>>,
+}
+
+/// A failure.
+#[derive(Serialize, ToSchema)]
+struct FailureView {
+    /// What may be done about it.
+    class: Value,
+    /// Stable and dotted.
+    code: String,
+    /// One sentence.
+    message: String,
+}
+
+/// A step.
+#[derive(Serialize, ToSchema)]
+pub(super) struct StepView {
+    /// Its name.
+    step_id: String,
+    /// Its place in the plan, from 0.
+    step_index: u32,
+    /// Its kind.
+    kind: String,
+    /// The component that implements it.
+    component: String,
+    /// Steps before it.
+    needs: Vec<String>,
+    /// `pending`, `running`, `succeeded`, `failed`, `skipped` or `canceled`.
+    status: String,
+    /// The latest attempt; 0 when none was started.
+    attempt_number: u32,
+    /// How far it is, 0 to 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percent: Option<u8>,
+    /// What it is doing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// Its last log line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_log: Option<String>,
+    /// When the latest attempt started, by the node's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<String>,
+    /// When it ended, by the node's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finished_at: Option<String>,
+    /// Milliseconds of the last attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    /// False when there was nothing to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<bool>,
+    /// What it put out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Value>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<FailureView>,
+    /// The step before it that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    because_of: Option<String>,
+}
+
+fn text(at: Option<Timestamp>) -> Option<String> {
+    at.map(|at| at.to_string())
+}
+
+impl From<Failure> for FailureView {
+    fn from(failure: Failure) -> Self {
+        Self {
+            class: serde_json::to_value(failure.class).unwrap_or_default(),
+            code: failure.code,
+            message: failure.message,
+        }
+    }
+}
+
+impl OperationView {
+    /// An operation in a list.
+    pub(super) fn brief(operation: Operation) -> Self {
+        let status = operation.state.status().to_string();
+        let (started_at, finished_at, failure) = match operation.state {
+            OperationState::Queued => (None, None, None),
+            OperationState::Running { started_at } => (Some(started_at), None, None),
+            OperationState::Over { started_at, finished_at, ending } => {
+                let failure = if let Ending::Failed(failure) = ending { Some(failure) } else { None };
+                (started_at, Some(finished_at), failure)
+            }
+        };
+        Self {
+            operation_id: operation.id.to_string(),
+            operation_type: operation.operation_type.to_string(),
+            version: operation.version.to_string(),
+            org_id: operation.project.org_id.to_string(),
+            project_id: operation.project.project_id.to_string(),
+            requested_by_user_id: operation.requested_by,
+            target_selector: operation.target_selector,
+            linked_node_id: operation.node_id.to_string(),
+            idempotency_key: operation.idempotency_key,
+            correlation_id: operation.correlation_id,
+            trigger_source: operation.trigger_source,
+            status,
+            failure: failure.map(FailureView::from),
+            sources: serde_json::to_value(&operation.sources).unwrap_or_default(),
+            inputs: operation.inputs,
+            plan_digest: operation.plan_digest.to_string(),
+            total_steps: operation.total_steps,
+            created_at: operation.created_at.to_string(),
+            started_at: text(started_at),
+            finished_at: text(finished_at),
+            cancel_requested_at: text(operation.cancel_requested_at),
+            steps: None,
+        }
+    }
+
+    /// One operation.
+    pub(super) fn whole(operation: Operation, steps: Vec<Step>) -> Self {
+        Self { steps: Some(steps.into_iter().map(StepView::from).collect()), ..Self::brief(operation) }
+    }
+}
+
+impl From<Step> for StepView {
+    fn from(step: Step) -> Self {
+        let status = step.state.status().to_string();
+        let mut view = Self {
+            step_id: step.id.to_string(),
+            step_index: step.index,
+            kind: step.kind.to_string(),
+            component: step.component.to_string(),
+            needs: step.needs.iter().map(ToString::to_string).collect(),
+            status,
+            attempt_number: step.attempt,
+            percent: step.percent,
+            message: step.message,
+            last_log: step.last_log,
+            started_at: text(step.started_at),
+            finished_at: None,
+            duration_ms: None,
+            changed: None,
+            output: None,
+            failure: None,
+            because_of: None,
+        };
+        if let StepState::Over { outcome, duration_ms, finished_at } = step.state {
+            view.finished_at = Some(finished_at.to_string());
+            view.duration_ms = Some(duration_ms);
+            match outcome {
+                StepOutcome::Succeeded { output, changed } => {
+                    (view.output, view.changed) = (Some(output), Some(changed));
+                }
+                StepOutcome::Failed { failure } => view.failure = Some(failure.into()),
+                StepOutcome::Skipped { because_of } => view.because_of = Some(because_of),
+                StepOutcome::Canceled => {}
+            }
+        }
+        view
+    }
+}

@@ -1,0 +1,43 @@
+//! fettle-plane join-token
+
+use std::{path::Path, time::Duration};
+
+use clap::{Args, Subcommand};
+use fettle_model::name::Label;
+
+use crate::administration::Administration;
+
+/// Tokens with which nodes join.
+#[derive(Debug, Subcommand)]
+pub(super) enum JoinTokenCommand {
+    /// Creates a join token and prints it. It is not kept and cannot be shown again.
+    Create(Create),
+}
+
+/// Creates a join token.
+#[derive(Debug, Args)]
+pub(super) struct Create {
+    /// How many nodes may join with it.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    uses: u32,
+    /// When it stops to work.
+    #[arg(long, value_parser = |text: &str| humantime::parse_duration(text), default_value = "1h")]
+    expires: Duration,
+    /// The project that will own the nodes. Without it they are common to all projects.
+    #[arg(long)]
+    project: Option<Label>,
+    /// The organisation of the project; `default` when absent.
+    #[arg(long)]
+    org: Option<Label>,
+}
+
+impl JoinTokenCommand {
+    pub(super) async fn run(self, data: &Path) -> anyhow::Result<()> {
+        let Self::Create(create) = self;
+        let owner = super::named_project(create.project, create.org)?;
+        let administration = Administration::open(data).await?;
+        let secret = administration.create_join_token(create.uses, owner, create.expires).await?;
+        administration.close().await;
+        super::print(secret.reveal())
+    }
+}

@@ -1,0 +1,85 @@
+//! The program `fettle-plane`.
+
+mod join_token;
+mod project;
+mod serve;
+mod token;
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use fettle_model::name::Label;
+use fettle_store::project::Project;
+
+use crate::administration;
+
+/// Plans, schedules and records operations on nodes.
+#[derive(Debug, Parser)]
+#[command(name = "fettle-plane", version)]
+struct Arguments {
+    /// Where everything is kept.
+    #[arg(long, global = true, env = "FETTLE_PLANE_DATA", default_value = "fettle-plane-data")]
+    data: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the plane until it is told to stop (SIGTERM, SIGINT).
+    Serve(serve::Serve),
+    /// Tokens of people and programs.
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    /// Tokens with which nodes join.
+    #[command(subcommand)]
+    JoinToken(join_token::JoinTokenCommand),
+    /// Projects.
+    #[command(subcommand)]
+    Project(project::ProjectCommand),
+}
+
+/// Runs the program with the arguments of the process. Exit code 0: done; 1: it failed; 2: wrong usage.
+#[must_use]
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&anyhow::Error::new(error).context("cannot start threads")),
+    };
+    let done = runtime.block_on(async {
+        match arguments.command {
+            Command::Serve(serve) => serve.run(arguments.data).await,
+            Command::Token(command) => command.run(&arguments.data).await,
+            Command::JoinToken(command) => command.run(&arguments.data).await,
+            Command::Project(command) => command.run(&arguments.data).await,
+        }
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    let causes = error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    let _ = writeln!(std::io::stderr(), "error: {causes}");
+    ExitCode::FAILURE
+}
+
+/// Prints one line.
+fn print(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The project that two options name.
+fn named_project(project: Option<Label>, org: Option<Label>) -> anyhow::Result<Option<Project>> {
+    match project {
+        Some(project) => Ok(administration::project(project, org)),
+        None if org.is_some() => anyhow::bail!("`--org` goes with `--project`"),
+        None => Ok(None),
+    }
+}

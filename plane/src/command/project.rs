@@ -1,0 +1,32 @@
+//! fettle-plane project
+
+use std::path::Path;
+
+use clap::Subcommand;
+use fettle_model::name::Label;
+
+use crate::administration::Administration;
+
+/// Projects.
+#[derive(Debug, Subcommand)]
+pub(super) enum ProjectCommand {
+    /// Makes sure that a project is there.
+    Create {
+        /// Its name.
+        project: Label,
+        /// The organisation it belongs to; `default` when absent.
+        #[arg(long)]
+        org: Option<Label>,
+    },
+}
+
+impl ProjectCommand {
+    pub(super) async fn run(self, data: &Path) -> anyhow::Result<()> {
+        let Self::Create { project, org } = self;
+        let Some(project) = super::named_project(Some(project), org)? else { return Ok(()) };
+        let administration = Administration::open(data).await?;
+        administration.ensure_project(project.clone()).await?;
+        administration.close().await;
+        super::print(&format!("project {} of organisation {}", project.project_id, project.org_id))
+    }
+}

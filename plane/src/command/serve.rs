@@ -1,0 +1,67 @@
+//! fettle-plane serve
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::{Plane, PlaneConfig};
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write one like `30s`"))
+}
+
+/// Runs the plane.
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// Where to listen. Port 0 takes a free one.
+    #[arg(long, env = "FETTLE_PLANE_LISTEN", default_value = "127.0.0.1:7480")]
+    listen: SocketAddr,
+    /// Allow an address that other machines can reach. There is no TLS yet.
+    #[arg(long)]
+    allow_remote: bool,
+    /// Trust policy: whose signatures count.
+    #[arg(long, env = "FETTLE_PLANE_TRUST")]
+    trust: Option<PathBuf>,
+    /// A registry (`host:port`) to speak to without TLS; loopback ones always are.
+    #[arg(long)]
+    plain_http: Vec<String>,
+    /// How long a lease lasts when its host does not extend it.
+    #[arg(long, value_parser = duration, default_value = "30s")]
+    lease: Duration,
+    /// How long a host may take to acknowledge a lease.
+    #[arg(long, value_parser = duration, default_value = "10s")]
+    acknowledge: Duration,
+    /// How often hosts send heartbeats.
+    #[arg(long, value_parser = duration, default_value = "10s")]
+    heartbeat: Duration,
+}
+
+impl Serve {
+    pub(super) async fn run(self, data: PathBuf) -> anyhow::Result<()> {
+        let filter = EnvFilter::try_from_default_env().or_else(|_| EnvFilter::try_new("info"))?;
+        tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+        let mut plane = Plane::start(PlaneConfig {
+            listen: self.listen,
+            allow_remote: self.allow_remote,
+            trust_policy: self.trust,
+            plain_http_registries: self.plain_http.into_iter().collect(),
+            lease_duration: self.lease,
+            acknowledge_timeout: self.acknowledge,
+            heartbeat_interval: self.heartbeat,
+            ..PlaneConfig::new(data)
+        })
+        .await?;
+        super::print(&format!("fettle-plane listens on http://{}", plane.http_address()))?;
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            failed = plane.failed() => return Ok(failed?),
+        }
+        tracing::info!("shutting down");
+        plane.shutdown().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! fettle-plane token
+
+use std::{path::Path, time::Duration};
+
+use clap::{Args, Subcommand, ValueEnum};
+use fettle_model::name::Label;
+use serde_json::json;
+
+use crate::administration::{Access, Administration, ProjectRole, Token};
+
+/// Tokens of people and programs.
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Creates a token and prints it. It is not kept and cannot be shown again.
+    Create(Create),
+    /// Lists tokens, without their secrets.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Makes a token useless, for good.
+    Revoke {
+        /// Its id or its name.
+        token: String,
+    },
+}
+
+/// Creates a token.
+#[derive(Debug, Args)]
+pub(super) struct Create {
+    /// What it is for. Appears in the audit trail.
+    #[arg(long)]
+    name: String,
+    /// What it may do.
+    #[arg(long, value_enum)]
+    role: Role,
+    /// The project of a project role. It is created when it is new.
+    #[arg(long)]
+    project: Option<Label>,
+    /// The organisation of the project, or of a tenant administrator; `default` when absent.
+    #[arg(long)]
+    org: Option<Label>,
+    /// When it stops to work, like `30d`. Never, when absent.
+    #[arg(long, value_parser = |text: &str| humantime::parse_duration(text))]
+    expires: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Role {
+    /// Everything, and the definitions.
+    PlatformAdmin,
+    /// All projects of one organisation.
+    TenantAdmin,
+    /// One project: submit, cancel, look.
+    ProjectAdmin,
+    /// One project: submit, cancel, look.
+    ProjectMember,
+    /// One project: look.
+    ProjectViewer,
+}
+
+impl Create {
+    fn access(&self) -> anyhow::Result<Access> {
+        let role = match self.role {
+            Role::PlatformAdmin if self.project.is_none() && self.org.is_none() => return Ok(Access::PlatformAdmin),
+            Role::PlatformAdmin => anyhow::bail!("a platform_admin reaches everything; leave `--project` and `--org` out"),
+            Role::TenantAdmin => {
+                let org_id = self.org.clone().filter(|_| self.project.is_none());
+                let org_id = org_id.ok_or_else(|| anyhow::anyhow!("a tenant_admin needs `--org`, and no `--project`"))?;
+                return Ok(Access::TenantAdmin { org_id });
+            }
+            Role::ProjectAdmin => ProjectRole::Admin,
+            Role::ProjectMember => ProjectRole::Member,
+            Role::ProjectViewer => ProjectRole::Viewer,
+        };
+        let project = super::named_project(self.project.clone(), self.org.clone())?;
+        let project = project.ok_or_else(|| anyhow::anyhow!("a project role needs `--project`"))?;
+        Ok(Access::Project { project, role })
+    }
+}
+
+impl TokenCommand {
+    pub(super) async fn run(self, data: &Path) -> anyhow::Result<()> {
+        let administration = Administration::open(data).await?;
+        let done = match self {
+            Self::Create(create) => {
+                let access = create.access()?;
+                let (_, secret) = administration.create_token(&create.name, access, create.expires).await?;
+                super::print(secret.reveal())
+            }
+            Self::List { json } => list(&administration.tokens().await?, json),
+            Self::Revoke { token } => {
+                let revoked = administration.revoke_token(&token).await?;
+                super::print(&format!("token {} ({}) is revoked", revoked.id, revoked.name))
+            }
+        };
+        administration.close().await;
+        done
+    }
+}
+
+fn list(tokens: &[Token], json: bool) -> anyhow::Result<()> {
+    if json {
+        let items: Vec<_> = tokens.iter().map(document).collect();
+        return super::print(&serde_json::to_string_pretty(&json!({ "items": items }))?);
+    }
+    for token in tokens {
+        let document = document(token);
+        let text = |name: &str| document[name].as_str().unwrap_or("-").to_owned();
+        super::print(&format!(
+            "{}  {:<14}  {:<20}  {}/{}  expires {}  revoked {}",
+            text("id"),
+            text("role"),
+            text("name"),
+            text("org_id"),
+            text("project_id"),
+            text("expires_at"),
+            text("revoked_at")
+        ))?;
+    }
+    Ok(())
+}
+
+fn document(token: &Token) -> serde_json::Value {
+    let (org_id, project_id) = match &token.access {
+        Access::PlatformAdmin => (None, None),
+        Access::TenantAdmin { org_id } => (Some(org_id), None),
+        Access::Project { project, .. } => (Some(&project.org_id), Some(&project.project_id)),
+    };
+    json!({
+        "id": token.id,
+        "name": token.name,
+        "role": token.access.role_name(),
+        "org_id": org_id,
+        "project_id": project_id,
+        "created_at": token.created_at,
+        "expires_at": token.expires_at,
+        "revoked_at": token.revoked_at,
+    })
+}

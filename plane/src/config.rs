@@ -1,0 +1,52 @@
+//! What a plane is told when it starts.
+
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+/// How a plane runs. [`PlaneConfig::new`] is right for most.
+#[derive(Clone, Debug)]
+pub struct PlaneConfig {
+    /// Where REST and the node protocol are served. Port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Whether `listen` may be reachable from other machines. There is no TLS yet.
+    pub allow_remote: bool,
+    /// Where everything is kept. Only this user may enter it.
+    pub data_directory: PathBuf,
+    /// Whose signatures count. Without it no definition can be registered.
+    pub trust_policy: Option<PathBuf>,
+    /// Registries (`host:port`) that are spoken to without TLS. Loopback addresses are always.
+    pub plain_http_registries: BTreeSet<String>,
+    /// How long a lease lasts when it is not extended.
+    pub lease_duration: Duration,
+    /// How long a host may take to acknowledge a lease.
+    pub acknowledge_timeout: Duration,
+    /// How often hosts send heartbeats. A node is offline after three that did not come.
+    pub heartbeat_interval: Duration,
+    /// The longest that a REST request may take, streams aside.
+    pub request_timeout: Duration,
+    /// The largest REST request body in bytes.
+    pub request_limit_bytes: usize,
+}
+
+impl PlaneConfig {
+    /// A plane that keeps everything in `data_directory` and listens on a free loopback port.
+    #[must_use]
+    pub fn new(data_directory: impl Into<PathBuf>) -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            allow_remote: false,
+            data_directory: data_directory.into(),
+            trust_policy: None,
+            plain_http_registries: BTreeSet::new(),
+            lease_duration: Duration::from_secs(30),
+            acknowledge_timeout: Duration::from_secs(10),
+            heartbeat_interval: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(60),
+            request_limit_bytes: 1 << 20,
+        }
+    }
+}

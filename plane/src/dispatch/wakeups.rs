@@ -1,0 +1,95 @@
+//! From committed changes to those who wait for them. Nothing here polls.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use fettle_store::{
+    change::{Change, Listener},
+    id::{NodeId, OperationId},
+};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+/// What wakes the stream of one node.
+#[derive(Default)]
+pub(crate) struct NodeWake {
+    notify: Notify,
+    cancels: AtomicBool,
+}
+
+impl NodeWake {
+    /// Waits until there may be something for the node.
+    pub(crate) async fn wait(&self) {
+        self.notify.notified().await;
+    }
+
+    /// Whether cancels were requested since the last call.
+    pub(crate) fn take_cancels(&self) -> bool {
+        self.cancels.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// All who wait.
+#[derive(Default)]
+pub(crate) struct Wakeups {
+    nodes: Mutex<HashMap<NodeId, Arc<NodeWake>>>,
+    sessions: Mutex<HashMap<NodeId, CancellationToken>>,
+    operations: Mutex<HashMap<OperationId, watch::Sender<()>>>,
+    lease: Notify,
+}
+
+impl Wakeups {
+    /// What wakes the stream of this node.
+    pub(crate) fn node(&self, id: NodeId) -> Arc<NodeWake> {
+        Arc::clone(lock(&self.nodes).entry(id).or_default())
+    }
+
+    /// Begins the stream of a node and ends the one before: a node has one.
+    pub(crate) fn begin_session(&self, id: NodeId, shutdown: &CancellationToken) -> CancellationToken {
+        let token = shutdown.child_token();
+        if let Some(before) = lock(&self.sessions).insert(id, token.clone()) {
+            before.cancel();
+        }
+        token
+    }
+
+    /// Sees every change of the operation after this call.
+    pub(crate) fn operation(&self, id: OperationId) -> watch::Receiver<()> {
+        let mut operations = lock(&self.operations);
+        operations.retain(|_, sender| sender.receiver_count() > 0);
+        operations.entry(id).or_insert_with(|| watch::Sender::new(())).subscribe()
+    }
+
+    /// Waits until a lease changes.
+    pub(crate) async fn lease(&self) {
+        self.lease.notified().await;
+    }
+}
+
+impl Listener for Wakeups {
+    fn changed(&self, change: &Change) {
+        match change {
+            Change::TaskReady(id) => self.node(*id).notify.notify_one(),
+            Change::CancelRequested(id) => {
+                let node = self.node(*id);
+                node.cancels.store(true, Ordering::Release);
+                node.notify.notify_one();
+            }
+            Change::Lease => self.lease.notify_one(),
+            Change::Operation(id) => {
+                if let Some(sender) = lock(&self.operations).get(id) {
+                    sender.send_replace(());
+                }
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,21 @@
+//! The plane: it decides, schedules and records. It never runs a step, and a node never runs what the
+//! plane says unless it is signed.
+//!
+//! [`Plane::start`] runs one in this process; [`command::run`] is the program `fettle-plane`.
+
+pub mod administration;
+mod api;
+pub mod artifact;
+mod clock;
+pub mod command;
+mod config;
+mod dispatch;
+mod identity;
+mod node;
+mod plane;
+mod registration;
+mod state;
+mod submission;
+
+pub use config::PlaneConfig;
+pub use plane::{Plane, RunningPlane, StartError};

@@ -1,0 +1,181 @@
+//! Pull: leases go to the node while it has free slots; cancels go when they come.
+
+use std::{collections::HashSet, sync::Arc};
+
+use fettle_store::{id::TaskId, task::Lease};
+use fettle_wire::{
+    convert,
+    node::{Cancel, Lease as LeaseMessage, PullHello, PullRequest, PullResponse, pull_request, pull_response},
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Status, Streaming};
+
+use super::{
+    Answers,
+    authentication::{Caller, authenticate, correlation_id},
+    status,
+};
+use crate::{dispatch::NodeWake, state::State};
+
+/// Messages that wait for a slow host at most.
+const WAITING: usize = 32;
+
+/// Tasks that a host can say it holds.
+const HELD: usize = 10_000;
+
+type Answer = Result<PullResponse, Status>;
+
+pub(super) async fn pull(
+    state: &State,
+    request: Request<Streaming<PullRequest>>,
+) -> Result<Answers<PullResponse>, Status> {
+    let caller = authenticate(state, request.metadata()).await?;
+    let correlation_id = correlation_id(state, request.metadata());
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let session = Session {
+        token: state.wakeups.begin_session(caller.id, &state.shutdown),
+        wake: state.wakeups.node(caller.id),
+        state: state.clone(),
+        caller,
+        correlation_id,
+        answers: sender,
+        free: 0,
+        canceled: HashSet::new(),
+    };
+    tokio::spawn(session.run(request.into_inner()));
+    Ok(Box::pin(ReceiverStream::new(receiver)))
+}
+
+/// The stream of one node.
+struct Session {
+    state: State,
+    caller: Caller,
+    correlation_id: String,
+    answers: mpsc::Sender<Answer>,
+    wake: Arc<NodeWake>,
+    token: CancellationToken,
+    free: u32,
+    /// Tasks whose cancel was sent on this stream.
+    canceled: HashSet<TaskId>,
+}
+
+/// The stream is over.
+struct Over;
+
+impl Session {
+    async fn run(mut self, mut requests: Streaming<PullRequest>) {
+        let ended = self.serve(&mut requests).await;
+        if let Err(Some(status)) = ended {
+            let _ = self.answers.send(Err(status)).await;
+        }
+        tracing::debug!(node = %self.caller.id, "a pull stream ended");
+    }
+
+    /// Ends with `None` when the other side is gone, and with a status when it should be told.
+    async fn serve(&mut self, requests: &mut Streaming<PullRequest>) -> Result<(), Option<Status>> {
+        let hello = tokio::select! {
+            () = self.token.cancelled() => return Err(Some(gone())),
+            hello = first(requests) => hello.map_err(Some)?,
+        };
+        self.resume(&hello).await?;
+        self.free = hello.free_slots;
+        // What was requested before this stream is among what is looked up now.
+        self.wake.take_cancels();
+        self.send_cancels().await?;
+        loop {
+            self.send_leases().await?;
+            tokio::select! {
+                () = self.token.cancelled() => return Err(Some(gone())),
+                () = self.wake.wait() => {}
+                message = requests.message() => match message {
+                    Ok(Some(PullRequest { request: Some(pull_request::Request::Free(free)) })) => {
+                        self.free = free.free_slots;
+                    }
+                    Ok(Some(_)) => return Err(Some(Status::invalid_argument("after the first message send `free`"))),
+                    Ok(None) | Err(_) => return Err(None),
+                },
+            }
+            if self.wake.take_cancels() {
+                self.send_cancels().await?;
+            }
+        }
+    }
+
+    async fn resume(&mut self, hello: &PullHello) -> Result<(), Option<Status>> {
+        self.caller.check(&hello.node_id).map_err(Some)?;
+        if hello.held_task_ids.len() > HELD {
+            return Err(Some(Status::invalid_argument(format!("a node holds at most {HELD} tasks"))));
+        }
+        let held = hello.held_task_ids.iter().map(|id| id.parse::<TaskId>()).collect::<Result<Vec<_>, _>>();
+        let held = held.map_err(|error| Some(Status::invalid_argument(error.to_string())))?;
+        let deadline = self.state.after(self.state.config.lease_duration);
+        let context = self.caller.context(&self.state, self.correlation_id.clone());
+        let resumed = self.state.store.resume_leases(self.caller.id, held, deadline, context).await;
+        for task_id in resumed.map_err(|error| Some(status::store(error)))?.dropped {
+            self.send(cancel(task_id)).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_leases(&mut self) -> Result<(), Option<Status>> {
+        if self.free == 0 {
+            return Ok(());
+        }
+        let acknowledge_by = self.state.after(self.state.config.acknowledge_timeout);
+        let context = self.caller.context(&self.state, self.correlation_id.clone());
+        let leases = self.state.store.lease_tasks(self.caller.id, self.free, acknowledge_by, context).await;
+        for lease in leases.map_err(|error| Some(status::store(error)))? {
+            self.free = self.free.saturating_sub(1);
+            let message = self.lease(&lease).map_err(Some)?;
+            self.send(message).await?;
+        }
+        Ok(())
+    }
+
+    fn lease(&self, lease: &Lease) -> Result<pull_response::Response, Status> {
+        Ok(pull_response::Response::Lease(LeaseMessage {
+            task_id: lease.task_id.to_string(),
+            epoch: lease.epoch.0,
+            lease_seconds: status::seconds(self.state.config.lease_duration),
+            task: convert::to_text(&lease.task)?,
+        }))
+    }
+
+    async fn send_cancels(&mut self) -> Result<(), Option<Status>> {
+        let requested = self.state.store.cancel_requests(self.caller.id).await;
+        for task_id in requested.map_err(|error| Some(status::store(error)))? {
+            if self.canceled.insert(task_id) {
+                self.send(cancel(task_id)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails when the host is gone, or when it reads nothing until the session ends.
+    async fn send(&self, response: pull_response::Response) -> Result<(), Option<Status>> {
+        let answer = Ok(PullResponse { response: Some(response) });
+        let sent = tokio::select! {
+            () = self.token.cancelled() => Err(Over),
+            sent = self.answers.send(answer) => sent.map_err(|_| Over),
+        };
+        sent.map_err(|Over| None)
+    }
+}
+
+fn cancel(task_id: TaskId) -> pull_response::Response {
+    pull_response::Response::Cancel(Cancel { task_id: task_id.to_string() })
+}
+
+/// What a host is told whose stream another one replaces, or whose plane stops.
+fn gone() -> Status {
+    Status::unavailable("this stream is over: the plane stops, or the node opened a newer one; connect again")
+}
+
+async fn first(requests: &mut Streaming<PullRequest>) -> Result<PullHello, Status> {
+    match requests.message().await? {
+        Some(PullRequest { request: Some(pull_request::Request::Hello(hello)) }) => Ok(hello),
+        Some(_) | None => Err(Status::invalid_argument("the first message of a pull stream is `hello`")),
+    }
+}

@@ -1,0 +1,105 @@
+//! Report: what happens to tasks. Events that arrive together are stored together.
+
+use fettle_store::task::Report;
+use fettle_wire::{
+    convert,
+    node::{ReportRequest, ReportResponse},
+};
+use futures::StreamExt as _;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Status, Streaming};
+
+use super::{
+    Answers,
+    authentication::{Caller, authenticate},
+    status,
+};
+use crate::state::State;
+
+/// Events stored in one transaction at most.
+const TOGETHER: usize = 64;
+
+/// Answers that wait for a slow host at most.
+const ANSWERS: usize = 128;
+
+pub(super) async fn report(
+    state: &State,
+    request: Request<Streaming<ReportRequest>>,
+) -> Result<Answers<ReportResponse>, Status> {
+    let caller = authenticate(state, request.metadata()).await?;
+    let (sender, receiver) = mpsc::channel(ANSWERS);
+    let state = state.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = state.shutdown.cancelled() => {}
+            () = store_all(&state, caller, request.into_inner(), &sender) => {}
+        }
+    });
+    Ok(Box::pin(ReceiverStream::new(receiver)))
+}
+
+async fn store_all(
+    state: &State,
+    caller: Caller,
+    requests: Streaming<ReportRequest>,
+    answers: &mpsc::Sender<Result<ReportResponse, Status>>,
+) {
+    let mut chunks = requests.ready_chunks(TOGETHER);
+    while let Some(chunk) = chunks.next().await {
+        for answer in store_chunk(state, caller, chunk).await {
+            let end = answer.is_err();
+            if answers.send(answer).await.is_err() || end {
+                return;
+            }
+        }
+    }
+}
+
+/// Stores what can be stored. An error comes last: it ends the stream.
+async fn store_chunk(
+    state: &State,
+    caller: Caller,
+    chunk: Vec<Result<ReportRequest, Status>>,
+) -> Vec<Result<ReportResponse, Status>> {
+    let mut reports = Vec::with_capacity(chunk.len());
+    let mut broken = None;
+    for message in chunk {
+        match message.and_then(|message| read(caller, &message)) {
+            Ok(report) => reports.push(report),
+            Err(status) => {
+                broken = Some(status);
+                break;
+            }
+        }
+    }
+    let places: Vec<_> = reports.iter().map(|report| (report.lease.task_id, report.sequence)).collect();
+    let mut answers = Vec::with_capacity(places.len() + 1);
+    if !reports.is_empty() {
+        match state.store.apply_reports(reports, caller.context(state, String::new())).await {
+            Ok(verdicts) => {
+                for ((task_id, sequence), verdict) in places.into_iter().zip(verdicts) {
+                    let answer = verdict.map(|verdict| ReportResponse {
+                        task_id: task_id.to_string(),
+                        sequence,
+                        verdict: status::verdict(verdict),
+                    });
+                    answers.push(answer.map_err(status::store));
+                }
+            }
+            Err(error) => broken = Some(status::store(error)),
+        }
+    }
+    // Good answers first: the first error ends the stream.
+    answers.sort_by_key(Result::is_err);
+    answers.extend(broken.map(Err));
+    answers
+}
+
+fn read(caller: Caller, message: &ReportRequest) -> Result<Report, Status> {
+    Ok(Report {
+        lease: caller.lease(&message.node_id, &message.task_id, message.epoch)?,
+        sequence: message.sequence,
+        event: convert::event(&message.event)?,
+    })
+}

@@ -1,0 +1,193 @@
+//! Starting and stopping a plane.
+
+use std::{fs::File, future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+
+use axum::serve::ListenerExt as _;
+use fettle_store::{Store, StoreError};
+use fettle_store_sqlite::SqliteStore;
+use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustPolicy};
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    administration::{DATABASE, make_directory},
+    api,
+    artifact::{ArtifactSource, TrustsNobody},
+    clock::SystemClock,
+    config::PlaneConfig,
+    dispatch::{Wakeups, expiry},
+    registration::Definitions,
+    state::{Inner, State},
+};
+
+/// How long requests that are under way may take when the plane shuts down.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Why a plane did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Other machines could reach it.
+    #[error("{0} is reachable from other machines, and there is no TLS yet; listen on 127.0.0.1, or pass `--allow-remote`")]
+    Remote(SocketAddr),
+    /// The address cannot be taken.
+    #[error("cannot listen on {address}; choose a free port, or port 0")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The data directory cannot be used.
+    #[error("cannot use the data directory {}; name one that this user may write", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another plane runs there.
+    #[error("another plane runs on the data directory {}; stop it, or name another one", .0.display())]
+    Locked(PathBuf),
+    /// The trust policy cannot be read.
+    #[error("the trust policy {} cannot be used", path.display())]
+    Trust {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Artifacts cannot be fetched.
+    #[error("artifacts cannot be fetched or kept")]
+    Supply(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The store cannot be opened.
+    #[error("the store cannot be opened")]
+    Store(#[source] StoreError),
+}
+
+/// A plane.
+pub struct Plane;
+
+/// A plane that runs in this process until it is shut down. Dropping it stops it without grace.
+pub struct RunningPlane {
+    address: SocketAddr,
+    state: State,
+    server: JoinHandle<std::io::Result<()>>,
+    timer: JoinHandle<()>,
+    _lock: File,
+}
+
+impl Plane {
+    /// Starts a plane that fetches its artifacts from registries.
+    ///
+    /// # Errors
+    /// When the configuration, the data directory or the address cannot be used.
+    pub async fn start(config: PlaneConfig) -> Result<RunningPlane, StartError> {
+        let artifacts = supplier(&config)?;
+        Self::start_with(config, artifacts).await
+    }
+
+    /// Starts a plane with another source of artifacts.
+    ///
+    /// # Errors
+    /// When the configuration, the data directory or the address cannot be used.
+    pub async fn start_with(
+        config: PlaneConfig,
+        artifacts: Arc<dyn ArtifactSource>,
+    ) -> Result<RunningPlane, StartError> {
+        if !config.listen.ip().is_loopback() && !config.allow_remote {
+            return Err(StartError::Remote(config.listen));
+        }
+        let lock = lock(&config)?;
+        let wakeups = Arc::new(Wakeups::default());
+        let database = config.data_directory.join(DATABASE);
+        let listener: Arc<dyn fettle_store::change::Listener> = Arc::<Wakeups>::clone(&wakeups);
+        let store = SqliteStore::open(&database, listener).await.map_err(StartError::Store)?;
+        let listen = |source| StartError::Listen { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let store: Arc<dyn Store> = Arc::new(store);
+        let state = State::new(Inner {
+            store,
+            artifacts,
+            clock: Arc::new(SystemClock),
+            wakeups,
+            definitions: Definitions::default(),
+            shutdown: CancellationToken::new(),
+            config,
+        });
+        // Hosts could not extend their leases while this plane was away.
+        let until = state.after(state.config.lease_duration);
+        state.store.spare_leases(until).await.map_err(StartError::Store)?;
+        let timer = tokio::spawn(expiry::run(state.clone()));
+        let server = tokio::spawn(serve(listener, state.clone()));
+        Ok(RunningPlane { address, state, server, timer, _lock: lock })
+    }
+}
+
+impl RunningPlane {
+    /// Where it is served: REST and the node protocol.
+    #[must_use]
+    pub const fn http_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends the streams, finishes the requests that are under way, and closes the store.
+    pub async fn shutdown(mut self) {
+        self.state.shutdown.cancel();
+        if tokio::time::timeout(GRACE, &mut self.server).await.is_err() {
+            tracing::warn!("some connections were still open and were cut");
+            self.server.abort();
+        }
+        if let Err(error) = self.timer.await {
+            tracing::error!(%error, "the lease timer ended badly");
+        }
+        self.state.store.close().await;
+    }
+
+    /// Waits until the server ends by itself, which it does only when something is badly wrong.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub async fn failed(&mut self) -> std::io::Result<()> {
+        (&mut self.server).await.map_err(std::io::Error::other)?
+    }
+}
+
+/// One plane per data directory: two timers and two writers would fight.
+fn lock(config: &PlaneConfig) -> Result<File, StartError> {
+    let failed = |source| StartError::Directory { path: config.data_directory.clone(), source };
+    make_directory(&config.data_directory).map_err(failed)?;
+    let file = File::create(config.data_directory.join("plane.lock")).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(StartError::Locked(config.data_directory.clone())),
+        Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+fn supplier(config: &PlaneConfig) -> Result<Arc<dyn ArtifactSource>, StartError> {
+    let Some(path) = &config.trust_policy else { return Ok(Arc::new(TrustsNobody)) };
+    let trust = |source: Box<dyn std::error::Error + Send + Sync>| StartError::Trust { path: path.clone(), source };
+    let text = std::fs::read_to_string(path).map_err(|error| trust(Box::new(error)))?;
+    let policy = TrustPolicy::read(&text).map_err(|error| trust(Box::new(error)))?;
+    make_directory(&config.data_directory)
+        .map_err(|source| StartError::Directory { path: config.data_directory.clone(), source })?;
+    let store = ContentStore::open(&config.data_directory.join("content"))
+        .map_err(|error| StartError::Supply(Box::new(error)))?;
+    let options = RegistryOptions { plain_http: config.plain_http_registries.clone(), ..RegistryOptions::default() };
+    let registry = RegistryClient::new(options).map_err(|error| StartError::Supply(Box::new(error)))?;
+    Ok(Arc::new(Supplier::new(store, registry, policy)))
+}
+
+async fn serve(listener: TcpListener, state: State) -> std::io::Result<()> {
+    let shutdown = state.shutdown.clone();
+    let listener = listener.tap_io(|stream| {
+        // Small messages in both directions: waiting to fill a packet only adds delay.
+        let _ = stream.set_nodelay(true);
+    });
+    let stop: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move { shutdown.cancelled().await });
+    axum::serve(listener, api::router(state)).with_graceful_shutdown(stop).await
+}

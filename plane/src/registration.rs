@@ -1,0 +1,246 @@
+//! Registering an operation definition: fetch, verify, check, store.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use fettle_model::{
+    catalog::Catalog,
+    check,
+    definition::{BackendType, Definition},
+    descriptor::Descriptor,
+    document,
+    name::{OperationType, StepKind, Version},
+    plan::Sources,
+    policy::PolicyBundle,
+    reference::Reference,
+    violation::{Violation, Violations},
+};
+use fettle_store::{
+    StoreError,
+    definition::{DefinitionVersion, NewDefinitionVersion, Registered},
+    id::DefinitionVersionId,
+};
+use fettle_supply::ArtifactKind;
+use serde::de::DeserializeOwned;
+
+use crate::{
+    artifact::{ArtifactError, ArtifactSource, Fetched},
+    clock::NoRandomness,
+    state::State,
+};
+
+/// Why a definition is not registered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RegistrationError {
+    /// Something is wrong with the documents; all of it.
+    #[error("the definition cannot be registered:\n{0}")]
+    Invalid(Violations),
+    /// A document cannot be had now.
+    #[error("{0}")]
+    Unavailable(ArtifactError),
+    /// The store refused.
+    #[error("the store refused the definition")]
+    Store(#[source] StoreError),
+    /// No random bytes for an id.
+    #[error("no id can be made")]
+    Random(#[source] NoRandomness),
+}
+
+/// The three documents, fetched and verified.
+struct Documents {
+    definition: Definition,
+    catalog: Catalog,
+    policy: PolicyBundle,
+}
+
+/// Fetches everything, checks everything, and stores the version.
+pub(crate) async fn prepare(state: &State, sources: Sources) -> Result<NewDefinitionVersion, RegistrationError> {
+    let documents = fetch(&*state.artifacts, &sources).await?;
+    let descriptors = fetch_descriptors(&*state.artifacts, &documents).await?;
+    check_all(&documents, &descriptors).map_err(RegistrationError::Invalid)?;
+    Ok(NewDefinitionVersion {
+        id: DefinitionVersionId::new(state.ulid().map_err(RegistrationError::Random)?),
+        sources,
+        definition: documents.definition,
+        catalog: documents.catalog,
+    })
+}
+
+/// Stores a version and forgets what was remembered of it.
+pub(crate) async fn register(
+    state: &State,
+    version: NewDefinitionVersion,
+    context: fettle_store::context::Context,
+) -> Result<Registered, RegistrationError> {
+    let key = (version.definition.operation_type.clone(), version.definition.version.clone());
+    let registered = state.store.register_definition(version, context).await.map_err(RegistrationError::Store)?;
+    state.definitions.forget(&key);
+    Ok(registered)
+}
+
+async fn fetch(artifacts: &dyn ArtifactSource, sources: &Sources) -> Result<Documents, RegistrationError> {
+    let (definition, catalog, policy) = futures::join!(
+        artifacts.fetch(ArtifactKind::Definition, &sources.definition),
+        artifacts.fetch(ArtifactKind::Catalog, &sources.catalog),
+        artifacts.fetch(ArtifactKind::PolicyBundle, &sources.policy),
+    );
+    let mut found = Vec::new();
+    let definition = read("/definition", definition, &mut found)?;
+    let catalog = read("/catalog", catalog, &mut found)?;
+    let policy = read("/policy", policy, &mut found)?;
+    match (definition, catalog, policy) {
+        (Some(definition), Some(catalog), Some(policy)) => Ok(Documents { definition, catalog, policy }),
+        _ => Err(RegistrationError::Invalid(Violations(found))),
+    }
+}
+
+/// Reads one document; what is wrong with it goes to `found`.
+fn read<T: DeserializeOwned>(
+    pointer: &str,
+    fetched: Result<Fetched, ArtifactError>,
+    found: &mut Vec<Violation>,
+) -> Result<Option<T>, RegistrationError> {
+    let fetched = match fetched {
+        Ok(fetched) => fetched,
+        Err(error) if error.transient => return Err(RegistrationError::Unavailable(error)),
+        Err(error) => {
+            found.push(Violation::new(pointer, error.message));
+            return Ok(None);
+        }
+    };
+    let text = std::str::from_utf8(&fetched.content).map_err(|error| error.to_string());
+    match text.and_then(|text| document::read(text).map_err(|error| error.to_string())) {
+        Ok(document) => Ok(Some(document)),
+        Err(message) => {
+            found.push(Violation::new(pointer, message));
+            Ok(None)
+        }
+    }
+}
+
+async fn fetch_descriptors(
+    artifacts: &dyn ArtifactSource,
+    documents: &Documents,
+) -> Result<BTreeMap<StepKind, Descriptor>, RegistrationError> {
+    let mut descriptors = BTreeMap::new();
+    let mut found = Vec::new();
+    for (index, step) in documents.definition.steps.iter().enumerate() {
+        if descriptors.contains_key(&step.uses) {
+            continue;
+        }
+        let pointer = format!("/definition/steps/{index}/uses");
+        let Some(component) = documents.catalog.steps.get(&step.uses) else {
+            let message = format!("`{}` is not in the catalog; publish a catalog that has it", step.uses);
+            found.push(Violation::new(pointer, message));
+            continue;
+        };
+        match artifacts.fetch(ArtifactKind::Step, component).await {
+            Ok(fetched) => match descriptor(&step.uses, component, fetched) {
+                Ok(descriptor) => {
+                    descriptors.insert(step.uses.clone(), descriptor);
+                }
+                Err(message) => found.push(Violation::new(pointer, message)),
+            },
+            Err(error) if error.transient => return Err(RegistrationError::Unavailable(error)),
+            Err(error) => found.push(Violation::new(pointer, error.message)),
+        }
+    }
+    Violations::check(found).map_err(RegistrationError::Invalid)?;
+    Ok(descriptors)
+}
+
+fn descriptor(kind: &StepKind, component: &Reference, fetched: Fetched) -> Result<Descriptor, String> {
+    let value = fetched.descriptor.ok_or_else(|| {
+        format!("{component} carries no descriptor; publish the step with `fettle step publish`")
+    })?;
+    let descriptor: Descriptor = serde_path_to_error::deserialize(value)
+        .map_err(|error| format!("the descriptor of {component} is malformed at {}: {}", error.path(), error.inner()))?;
+    if descriptor.kind == *kind {
+        Ok(descriptor)
+    } else {
+        Err(format!("the catalog says that {component} is `{kind}`, and it says itself that it is `{}`", descriptor.kind))
+    }
+}
+
+/// Everything that is wrong with a definition, at once.
+fn check_all(documents: &Documents, descriptors: &BTreeMap<StepKind, Descriptor>) -> Result<(), Violations> {
+    let mut found = Vec::new();
+    let mut collect = |prefix: &str, result: Result<(), Violations>| {
+        let Err(Violations(violations)) = result else { return };
+        found.extend(violations.into_iter().map(|violation| Violation {
+            pointer: format!("{prefix}{}", violation.pointer),
+            message: violation.message,
+        }));
+    };
+    collect("/definition", check::check(&documents.definition, descriptors));
+    collect("/policy", documents.policy.check());
+    collect("/definition", check_policy(documents));
+    if documents.definition.backend_type != BackendType::NodeAgent {
+        let message = "only `node_agent` can execute operations so far; write `backend_type: node_agent`";
+        found.push(Violation::new("/definition/backend_type", message));
+    }
+    Violations::check(found)
+}
+
+/// What the policy bundle would refuse on every node is refused here already.
+fn check_policy(documents: &Documents) -> Result<(), Violations> {
+    let mut found = Vec::new();
+    for (index, step) in documents.definition.steps.iter().enumerate() {
+        for id in step.grants.exec.iter().flat_map(|grant| &grant.profiles) {
+            if documents.policy.profile(id).is_none() {
+                found.push(Violation::new(
+                    format!("/steps/{index}/grants/exec/profiles"),
+                    format!("the policy bundle has no command profile `{id}`; add it there, or grant another"),
+                ));
+            }
+        }
+        for beyond in step.grants.beyond(&documents.policy.ceiling) {
+            found.push(Violation::new(
+                format!("/steps/{index}/grants"),
+                format!("`{beyond}` is beyond the ceiling of the policy bundle; raise the ceiling, or grant less"),
+            ));
+        }
+    }
+    Violations::check(found)
+}
+
+type Key = (OperationType, Version);
+
+/// Registered versions that were used lately: they never change, so reading them once is enough.
+#[derive(Default)]
+pub(crate) struct Definitions {
+    known: Mutex<HashMap<Key, Arc<DefinitionVersion>>>,
+}
+
+/// Versions remembered at most; then all are forgotten.
+const REMEMBERED: usize = 256;
+
+impl Definitions {
+    /// One version by name.
+    pub(crate) async fn get(
+        &self,
+        state: &State,
+        operation_type: &OperationType,
+        version: &Version,
+    ) -> Result<Option<Arc<DefinitionVersion>>, StoreError> {
+        let key = (operation_type.clone(), version.clone());
+        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let Some(found) = state.store.definition_version(operation_type, version).await? else { return Ok(None) };
+        let found = Arc::new(found);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(key, Arc::clone(&found));
+        Ok(Some(found))
+    }
+
+    /// Reads the version again next time.
+    fn forget(&self, key: &Key) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}

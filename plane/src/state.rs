@@ -1,0 +1,63 @@
+//! What the parts of a running plane share.
+
+use std::sync::Arc;
+
+use fettle_store::{
+    Store,
+    context::{Actor, Context},
+};
+use jiff::{SignedDuration, Timestamp};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    artifact::ArtifactSource,
+    clock::{self, Clock, NoRandomness},
+    config::PlaneConfig,
+    dispatch::Wakeups,
+    registration::Definitions,
+};
+
+/// Shared by all endpoints; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct State(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) config: PlaneConfig,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) artifacts: Arc<dyn ArtifactSource>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) wakeups: Arc<Wakeups>,
+    pub(crate) definitions: Definitions,
+    /// Ends streams and timers.
+    pub(crate) shutdown: CancellationToken,
+}
+
+impl State {
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self(Arc::new(inner))
+    }
+
+    /// A new identifier.
+    pub(crate) fn ulid(&self) -> Result<ulid::Ulid, NoRandomness> {
+        clock::ulid(&*self.clock)
+    }
+
+    /// Somebody does something now.
+    pub(crate) fn context(&self, actor: Actor, correlation_id: impl Into<String>) -> Context {
+        Context { actor, correlation_id: correlation_id.into(), at: self.clock.now() }
+    }
+
+    /// That long from now.
+    pub(crate) fn after(&self, duration: std::time::Duration) -> Timestamp {
+        let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+        self.clock.now().saturating_add(duration).unwrap_or(Timestamp::MAX)
+    }
+}
+
+impl std::ops::Deref for State {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
