@@ -2,7 +2,7 @@
 
 use crate::{
     steps,
-    tools::{self, cargo, ensure, target},
+    tools::{self, cargo, ensure},
 };
 
 /// What to measure.
@@ -29,18 +29,37 @@ enum Name {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     steps::build()?;
     if matches!(options.name, Name::Pull) {
-        anyhow::ensure!(ensure("docker-registry", "docker-registry") && ensure("skopeo", "skopeo"), "docker-registry and skopeo are needed to measure against");
+        anyhow::ensure!(
+            ensure("docker-registry", "docker-registry") && ensure("skopeo", "skopeo"),
+            "docker-registry and skopeo are needed to measure against"
+        );
     }
-    tools::run(cargo().args(["build", "--release", "--quiet", "-p", "fettle-tests", "--bin", "fettle-bench"]))?;
-    let name = match options.name {
-        Name::Step => "step",
-        Name::Dispatch => "dispatch",
-        Name::Pull => "pull",
+    let (package, bench) = match options.name {
+        Name::Step => ("fettle-host", "step"),
+        Name::Dispatch => ("fettle-tests", "dispatch"),
+        Name::Pull => ("fettle-tests", "pull"),
     };
-    let mut command = std::process::Command::new(target().join("release/fettle-bench"));
-    command.arg(name);
-    if options.json {
-        command.arg("--json");
+    let mut command = cargo();
+    command.args(["bench", "--quiet", "-p", package, "--bench", bench]);
+    if options.json { tools::run(&mut command) } else { table(&tools::output(&mut command)?) }
+}
+
+/// The same figures for people.
+fn table(lines: &str) -> anyhow::Result<()> {
+    println!("{:<24} {:>12} {:<6} {:<24} {:>12} {:>8}", "figure", "value", "unit", "baseline", "value", "ratio");
+    for line in lines.lines() {
+        let figure: serde_json::Value = serde_json::from_str(line)?;
+        let text = |name: &str| figure[name].as_str().unwrap_or("-").to_owned();
+        let number = |name: &str| figure[name].as_f64().map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
+        println!(
+            "{:<24} {:>12} {:<6} {:<24} {:>12} {:>8}",
+            text("figure"),
+            number("value"),
+            text("unit"),
+            text("baseline"),
+            number("baseline_value"),
+            number("ratio")
+        );
     }
-    tools::run(&mut command)
+    Ok(())
 }

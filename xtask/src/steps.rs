@@ -36,7 +36,11 @@ pub(crate) fn packages() -> anyhow::Result<Vec<StepPackage>> {
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap_or_default());
         let Some(directory) = manifest.parent().filter(|directory| directory.starts_with(&steps)) else { continue };
-        let is_component = package["targets"].as_array().into_iter().flatten().any(|target| target["kind"].to_string().contains("cdylib"));
+        let is_component = package["targets"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|target| target["kind"].to_string().contains("cdylib"));
         if is_component {
             let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let package = package["name"].as_str().unwrap_or_default().to_owned();
@@ -48,7 +52,11 @@ pub(crate) fn packages() -> anyhow::Result<Vec<StepPackage>> {
 
 /// Adds the target that components are built for, when rustup has it not.
 pub(crate) fn ensure_target() -> anyhow::Result<()> {
-    let installed = Command::new("rustup").current_dir(root()).args(["target", "list", "--installed"]).stderr(Stdio::null()).output();
+    let installed = Command::new("rustup")
+        .current_dir(root())
+        .args(["target", "list", "--installed"])
+        .stderr(Stdio::null())
+        .output();
     match installed {
         Ok(list) if String::from_utf8_lossy(&list.stdout).lines().any(|line| line == "wasm32-wasip2") => Ok(()),
         Ok(_) => tools::run(Command::new("rustup").current_dir(root()).args(["target", "add", "wasm32-wasip2"])),

@@ -43,7 +43,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     command.env("RUST_BACKTRACE", "0").args(options.filter.as_deref());
     tools::run(&mut command)?;
     if !missing.is_empty() {
-        println!("{} suites were skipped; install {} and run again, or use --all to make this an error", missing.len(), missing.join(", "));
+        println!(
+            "{} suites were skipped; install {} and run again, or use --all to make this an error",
+            missing.len(),
+            missing.join(", ")
+        );
     }
     Ok(())
 }

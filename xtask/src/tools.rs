@@ -48,7 +48,8 @@ fn shown(command: &Command) -> String {
 
 /// Whether a program is on the path.
 pub(crate) fn has(program: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).is_file()))
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).is_file()))
 }
 
 /// Installs a Debian package, where that is possible; answers whether the program is there.

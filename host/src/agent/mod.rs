@@ -134,13 +134,13 @@ impl Agent {
             tracing::info!(task_id = task.task_id, "resuming from the journal");
             worker::start(&self, task, epoch, outcome, &mut tasks);
         }
-        let node_id = tokio::select! {
+        let (node_id, heartbeat_interval) = tokio::select! {
             registered = self.register() => registered?,
             () = stop.cancelled() => return self.wind_down(tasks).await,
         };
         tracing::info!(node_id, plane = self.settings.plane, "registered");
         let node_id: Arc<str> = node_id.into();
-        let heartbeat = tokio::spawn(Arc::clone(&self).heartbeat(Arc::clone(&node_id)));
+        let heartbeat = tokio::spawn(Arc::clone(&self).heartbeat(Arc::clone(&node_id), heartbeat_interval));
         pull::run(&self, &node_id, &mut tasks, &stop).await;
         heartbeat.abort();
         self.wind_down(tasks).await
@@ -162,8 +162,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Registers, for as long as it takes to reach the plane.
-    async fn register(&self) -> Result<String, AgentError> {
+    /// Registers, for as long as it takes to reach the plane. Answers the node's id and how often to
+    /// send heartbeats.
+    async fn register(&self) -> Result<(String, Duration), AgentError> {
         let known = Identity::load(&self.settings.data_directory)?;
         let token = match (&known, &self.settings.join_token) {
             (Some(identity), _) => identity.secret.clone(),
@@ -188,7 +189,8 @@ impl Agent {
                         identity.save(&self.settings.data_directory)?;
                         self.secret.set(identity.secret);
                     }
-                    return Ok(response.node_id);
+                    let interval = Duration::from_secs(response.heartbeat_interval_seconds.clamp(1, 60).into());
+                    return Ok((response.node_id, interval));
                 }
                 Err(status)
                     if matches!(
@@ -211,8 +213,8 @@ impl Agent {
         }
     }
 
-    async fn heartbeat(self: Arc<Self>, node_id: Arc<str>) {
-        let mut every = tokio::time::interval(Duration::from_secs(5));
+    async fn heartbeat(self: Arc<Self>, node_id: Arc<str>, interval: Duration) {
+        let mut every = tokio::time::interval(interval);
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             every.tick().await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use wasmtime::component::Linker;
 use wasmtime_wasi::{
-    HostMonotonicClock, HostWallClock, WasiCtx,
+    Deterministic, HostMonotonicClock, HostWallClock, WasiCtx,
     cli::{WasiCli, WasiCliView as _},
     clocks::{WasiClocks, WasiClocksView as _},
     filesystem::{WasiFilesystem, WasiFilesystemView as _},
@@ -22,7 +22,7 @@ use wasmtime_wasi::{
 use super::state::AttemptState;
 
 /// Interfaces (without version) that a component may import and that reach nothing.
-pub const INTERFACES: [&str; 18] = [
+pub const INTERFACES: [&str; 19] = [
     "wasi:cli/environment",
     "wasi:cli/exit",
     "wasi:cli/stderr",
@@ -41,6 +41,7 @@ pub const INTERFACES: [&str; 18] = [
     "wasi:io/poll",
     "wasi:io/streams",
     "wasi:random/insecure-seed",
+    "wasi:random/random",
 ];
 
 /// Links them.
@@ -53,6 +54,7 @@ pub(super) fn link(linker: &mut Linker<AttemptState>) -> wasmtime::Result<()> {
     filesystem::types::add_to_linker::<_, WasiFilesystem>(linker, AttemptState::filesystem)?;
     filesystem::preopens::add_to_linker::<_, WasiFilesystem>(linker, AttemptState::filesystem)?;
     random::insecure_seed::add_to_linker::<_, WasiRandom>(linker, |state| state.ctx().ctx.random())?;
+    random::random::add_to_linker::<_, WasiRandom>(linker, |state| state.ctx().ctx.random())?;
     cli::exit::add_to_linker::<_, WasiCli>(linker, AttemptState::cli)?;
     cli::environment::add_to_linker::<_, WasiCli>(linker, AttemptState::cli)?;
     cli::stdin::add_to_linker::<_, WasiCli>(linker, AttemptState::cli)?;
@@ -75,6 +77,7 @@ pub(super) fn context(stderr: MemoryOutputPipe) -> WasiCtx {
         .wall_clock(Still)
         .monotonic_clock(Still)
         .insecure_random_seed(0)
+        .secure_random(Deterministic::new(vec![0]))
         .build()
 }
 

@@ -1,0 +1,133 @@
+//! What the host adds to a call of a component: a warm no-op step against the bare wasmtime loop on the
+//! same component, and against starting a program. Measured in turns, in one process.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a benchmark that cannot measure should stop"
+)]
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::{
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use common::{Heard, TestNode};
+use fettle_host::sandbox::bindings::Component as Typed;
+use fettle_model::grant::Grants;
+use wasmtime::{
+    Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
+    component::{Component, Linker, ResourceTable},
+};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+const ROUNDS: usize = 40;
+const CALLS: u32 = 250;
+const SPAWNS: u32 = 10;
+
+struct Bare {
+    wasi: WasiCtx,
+    table: ResourceTable,
+    report: fettle_host::capabilities::report::Report,
+}
+
+impl WasiView for Bare {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+/// The shortest loop that wasmtime allows: pooled instances, everything prepared.
+struct BareLoop {
+    engine: Engine,
+    instance: wasmtime::component::InstancePre<Bare>,
+}
+
+impl BareLoop {
+    fn new(bytes: &[u8]) -> Self {
+        let mut config = Config::new();
+        config.epoch_interruption(true);
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(PoolingAllocationConfig::new()));
+        let engine = Engine::new(&config).expect("a pooling engine");
+        let component = Component::from_binary(&engine, bytes).expect("a component");
+        let mut linker = Linker::<Bare>::new(&engine);
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker).expect("WASI links");
+        fettle_host::sandbox::bindings::fettle::report::report::add_to_linker::<
+            _,
+            wasmtime::component::HasSelf<fettle_host::capabilities::report::Report>,
+        >(&mut linker, |state| &mut state.report)
+        .expect("report links");
+        let instance = linker.instantiate_pre(&component).expect("everything is linked");
+        Self { engine, instance }
+    }
+
+    async fn call(&self) {
+        let state = Bare { wasi: WasiCtx::builder().build(), table: ResourceTable::new(), report: Default::default() };
+        let mut store = Store::new(&self.engine, state);
+        store.set_epoch_deadline(1_000_000);
+        let instance = self.instance.instantiate_async(&mut store).await.expect("it instantiates");
+        let typed = Typed::new(&mut store, &instance).expect("it is a step");
+        let answer = typed.fettle_step_step().call_run(&mut store, &common::context(), "{}").await.expect("it answers");
+        assert_eq!(answer.expect("it succeeds"), "{}");
+    }
+}
+
+async fn measure<F: Future<Output = ()>>(calls: u32, call: impl Fn() -> F) -> f64 {
+    let begin = Instant::now();
+    for _ in 0..calls {
+        call().await;
+    }
+    begin.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
+fn print(figure: &str, value: f64, baseline: &str, baseline_value: f64) {
+    let ratio = value / baseline_value;
+    let line = serde_json::json!({
+        "bench": "step", "figure": figure, "value": round(value), "unit": "us",
+        "baseline": baseline, "baseline_value": round(baseline_value), "ratio": round(ratio)
+    });
+    println!("{line}");
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let node = TestNode::new();
+    let bytes = common::component("noop");
+    let bare = BareLoop::new(&bytes);
+    let compiled = node.sandbox.compile(bytes.into()).await.expect("a component");
+    let grants = Grants::default();
+    let heard = Arc::new(Heard::default());
+    let warm = async || {
+        let step = node.sandbox.link(&compiled, &grants).expect("it links");
+        let answer = step.run(node.call(&grants, &heard, Duration::from_secs(10)), "{}").await.expect("it answers");
+        assert_eq!(answer, serde_json::json!({}));
+    };
+    let spawn = async || {
+        assert!(Command::new("/bin/true").status().expect("true starts").success());
+    };
+    let (mut warm_times, mut bare_times, mut spawn_times) = (Vec::new(), Vec::new(), Vec::new());
+    measure(CALLS, || warm()).await;
+    measure(CALLS, || bare.call()).await;
+    for _ in 0..ROUNDS {
+        warm_times.push(measure(CALLS, || warm()).await);
+        bare_times.push(measure(CALLS, || bare.call()).await);
+        spawn_times.push(measure(SPAWNS, || spawn()).await);
+    }
+    let (warm, bare, spawn) = (median(warm_times), median(bare_times), median(spawn_times));
+    print("warm_noop", warm, "bare_wasmtime_pooled", bare);
+    print("warm_noop", warm, "fork_exec_true", spawn);
+}

@@ -1,0 +1,211 @@
+//! `kill -9` at every durable write of the host, and of the plane. The points are enumerated by a run
+//! without a crash, not sampled.
+
+use std::path::Path;
+
+use fettle_host::executor::journal::Journal;
+use fettle_tests::{
+    Fleet, Supply, eventually,
+    fleet::{PATIENCE, step},
+};
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::{Value, json};
+
+use crate::{CONSUME, POLICY, PROGRAMS, RENDER};
+
+/// Scenarios that run side by side.
+const AT_ONCE: usize = 3;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Host,
+    Plane,
+}
+
+struct Scenario<'a> {
+    supply: &'a Supply,
+    sources: &'a Value,
+    operation_type: &'static str,
+    inputs: Value,
+}
+
+impl Scenario<'_> {
+    /// Runs once with this variable in the victim's environment, restarting it when it dies. Answers how
+    /// the operation ended and whether the victim died.
+    async fn run(&self, victim: Victim, variable: (&str, &str)) -> (Fleet, Value, bool) {
+        let mut fleet = Fleet::prepare(PROGRAMS, &self.supply.trust).await;
+        let environment = vec![(variable.0.to_owned(), variable.1.to_owned())];
+        match victim {
+            Victim::Host => fleet.host_environment = environment,
+            Victim::Plane => fleet.plane_environment = environment,
+        }
+        fleet.start_plane().await;
+        fleet.start_host();
+        let mut died = false;
+        let mut registered = false;
+        let mut submitted = None;
+        let operation = eventually("the operation to end", PATIENCE * 2, async || {
+            // What a person would do: start again what died, repeat what was not answered.
+            died |= restart(&mut fleet, victim);
+            if !registered {
+                registered = fleet.send_registration(self.sources).await;
+            }
+            if registered && submitted.is_none() {
+                let answer = fleet.try_submit(self.operation_type, &self.inputs, "crash").await;
+                let accepted = answer.filter(|(status, _)| status.is_success());
+                submitted = accepted.map(|(_, answer)| answer["operation_id"].as_str().unwrap().to_owned());
+            }
+            let operation = fleet.operation(submitted.as_deref()?).await?;
+            matches!(operation["status"].as_str(), Some("succeeded" | "failed" | "canceled")).then_some(operation)
+        })
+        .await;
+        (fleet, operation, died)
+    }
+}
+
+/// Starts the victim again when it has died; without the variable, so that it dies once.
+fn restart(fleet: &mut Fleet, victim: Victim) -> bool {
+    let ended = match victim {
+        Victim::Host => fleet.host.as_mut().is_some_and(|host| host.ended().is_some()),
+        Victim::Plane => fleet.plane.as_mut().is_some_and(|plane| plane.ended().is_some()),
+    };
+    if !ended {
+        return false;
+    }
+    match victim {
+        Victim::Host => {
+            fleet.host_environment.clear();
+            fleet.start_host();
+        }
+        Victim::Plane => {
+            fleet.plane_environment.clear();
+            fleet.restart_plane();
+        }
+    }
+    true
+}
+
+/// Every `<point>:<n>` of a run without a crash.
+fn points(trace: &Path) -> Vec<String> {
+    std::fs::read_to_string(trace).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// Nothing of the operation is left on the node: no process, no unfinished file, no task in the journal.
+async fn nothing_is_left(fleet: &mut Fleet, point: &str) {
+    eventually("the journal to be empty", PATIENCE, || async {
+        let journal = Journal::open(&fleet.host_directory().join("journal.sqlite")).await.ok()?;
+        journal.held().await.ok()?.is_empty().then_some(())
+    })
+    .await;
+    let mark = format!("FETTLE_ATTEMPT={}", std::fs::read_to_string(fleet.host_directory().join("host-id")).unwrap());
+    for process in std::fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+        let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
+        assert!(
+            !String::from_utf8_lossy(&environment).contains(&mark),
+            "{point}: process {:?} is left",
+            process.file_name()
+        );
+    }
+    let mut directories = vec![fleet.node_file("")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok) {
+            assert!(
+                !entry.file_name().to_string_lossy().contains("fettle-partial"),
+                "{point}: {:?} is left",
+                entry.path()
+            );
+            if entry.path().is_dir() {
+                directories.push(entry.path());
+            }
+        }
+    }
+}
+
+/// The plane accepted the result of each step exactly once.
+async fn accepted_once(fleet: &Fleet, operation: &Value, point: &str) {
+    let id = operation["operation_id"].as_str().unwrap();
+    let events = fleet.get(&format!("/operations/{id}/events?page_size=1000")).await.unwrap();
+    for wanted in operation["steps"].as_array().unwrap() {
+        let name = wanted["step_id"].as_str().unwrap();
+        let finished = events["items"].as_array().unwrap().iter().filter(|event| {
+            let data = &event["payload"];
+            data["current_step_name"] == name && matches!(data["step_status"].as_str(), Some("succeeded" | "failed"))
+        });
+        assert_eq!(finished.count(), 1, "{point}: step {name} was accepted more than once or never: {events:#}");
+    }
+}
+
+async fn every_point_survives(victim: Victim) {
+    let supply = Supply::with(&["file-render", "noop"]).await;
+    let sources = supply.publish(RENDER, POLICY).await;
+    let scenario =
+        Scenario { supply: &supply, sources: &sources, operation_type: "test.render", inputs: json!({"text": "kept"}) };
+    let trace = supply.directory().join("trace");
+    let (_fleet, operation, died) = scenario.run(victim, ("FETTLE_CRASH_TRACE", trace.to_str().unwrap())).await;
+    assert!(!died && operation["status"] == "succeeded", "{operation:#}");
+    let points = points(&trace);
+    assert!(points.len() >= 12, "the trace has only {} points; is the feature crash-points on?", points.len());
+    let runs = points.iter().map(|point| {
+        let scenario = &scenario;
+        async move {
+            let (mut fleet, operation, died) = scenario.run(victim, ("FETTLE_CRASH_AT", point)).await;
+            assert_eq!(operation["status"], "succeeded", "{point}: {operation:#}\n{}", fleet.logs());
+            assert_eq!(std::fs::read_to_string(fleet.node_file("config/rendered.txt")).unwrap(), "kept", "{point}");
+            accepted_once(&fleet, &operation, point).await;
+            nothing_is_left(&mut fleet, point).await;
+            Ok::<bool, ()>(died)
+        }
+    });
+    let died: Vec<bool> = futures::stream::iter(runs).buffer_unordered(AT_ONCE).try_collect().await.unwrap();
+    let deaths = died.iter().filter(|died| **died).count();
+    println!("{} points, {deaths} deaths", points.len());
+    // A heartbeat more or less moves the last points; all others must have been hit.
+    assert!(deaths + 4 >= points.len(), "only {deaths} of {} points were hit", points.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_host_survives_a_kill_at_every_journal_write() {
+    every_point_survives(Victim::Host).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_plane_survives_a_kill_at_every_store_write() {
+    every_point_survives(Victim::Plane).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_may_not_be_repeated_is_never_run_twice() {
+    let supply = Supply::with(&["command-exec-allowlisted"]).await;
+    let sources = supply.publish(CONSUME, POLICY).await;
+    let directory = tempfile_in_tmp();
+    let scenario = |name: &str| Scenario {
+        supply: &supply,
+        sources: &sources,
+        operation_type: "test.consume",
+        inputs: json!({"directory": directory.path().join(name)}),
+    };
+    let trace = supply.directory().join("trace");
+    let (_fleet, operation, _) =
+        scenario("first").run(Victim::Host, ("FETTLE_CRASH_TRACE", trace.to_str().unwrap())).await;
+    assert_eq!(operation["status"], "succeeded", "{operation:#}");
+    let runs = points(&trace).into_iter().enumerate().map(|(index, point)| {
+        let scenario = scenario(&format!("point-{index}"));
+        async move {
+            let (mut fleet, operation, _) = scenario.run(Victim::Host, ("FETTLE_CRASH_AT", &point)).await;
+            let make = step(&operation, "make");
+            if operation["status"] == "failed" {
+                // The only honest failure: nobody can tell, a person looks. A second mkdir would say `File exists`.
+                assert_eq!(make["failure"]["code"], "step.interrupted", "{point}: {operation:#}");
+            } else {
+                let made = Path::new(scenario.inputs["directory"].as_str().unwrap()).is_dir();
+                assert!(made && operation["status"] == "succeeded", "{point}: {operation:#}");
+            }
+            nothing_is_left(&mut fleet, &point).await;
+        }
+    });
+    futures::stream::iter(runs).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+}
+
+fn tempfile_in_tmp() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("fettle-").tempdir_in("/tmp").unwrap()
+}

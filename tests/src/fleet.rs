@@ -1,0 +1,296 @@
+//! A plane and a host as processes, and the verbs to use them with.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use fettle_plane::administration::{Access, Administration, ProjectRole, project};
+use reqwest::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::{Process, eventually};
+
+/// Where the programs are.
+#[derive(Clone, Copy, Debug)]
+pub struct Programs {
+    /// `fettle-host`.
+    pub host: &'static str,
+    /// `fettle-plane`.
+    pub plane: &'static str,
+}
+
+/// A plane with one host, `node-1`, and the project `demo`.
+pub struct Fleet {
+    /// The plane.
+    pub plane: Option<Process>,
+    /// The host.
+    pub host: Option<Process>,
+    /// Extra environment of the plane's next start.
+    pub plane_environment: Vec<(String, String)>,
+    /// Extra environment of the host's next start.
+    pub host_environment: Vec<(String, String)>,
+    /// More arguments of the host.
+    pub host_arguments: Vec<String>,
+    programs: Programs,
+    directory: tempfile::TempDir,
+    trust: PathBuf,
+    listen: String,
+    admin: String,
+    member: String,
+    http: reqwest::Client,
+}
+
+/// How long anything may take here. Generous: the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Fleet {
+    /// Prepares directories and tokens; nothing runs yet.
+    pub async fn prepare(programs: Programs, trust: &Path) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let administration = Administration::open(&directory.path().join("plane")).await.unwrap();
+        let demo = project("demo".parse().unwrap(), None).unwrap();
+        administration.ensure_project(demo.clone()).await.unwrap();
+        let admin = administration.create_token("admin", Access::PlatformAdmin, None).await.unwrap();
+        let member = administration
+            .create_token("member", Access::Project { project: demo, role: ProjectRole::Admin }, None)
+            .await
+            .unwrap();
+        let join = administration.create_join_token(10, None, Duration::from_secs(3600)).await.unwrap();
+        administration.close().await;
+        std::fs::write(directory.path().join("join-token"), join.reveal()).unwrap();
+        Self {
+            plane: None,
+            host: None,
+            plane_environment: Vec::new(),
+            host_environment: Vec::new(),
+            host_arguments: Vec::new(),
+            programs,
+            trust: trust.to_owned(),
+            listen: "127.0.0.1:0".to_owned(),
+            admin: secret(&admin),
+            member: secret(&member),
+            http: reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build().unwrap(),
+            directory,
+        }
+    }
+
+    /// A running plane and a running host.
+    pub async fn start(programs: Programs, trust: &Path) -> Self {
+        let mut fleet = Self::prepare(programs, trust).await;
+        fleet.start_plane().await;
+        fleet.start_host();
+        fleet.node_online().await;
+        fleet
+    }
+
+    /// Starts the plane, at the address it had before if it had one, and waits until it listens.
+    pub async fn start_plane(&mut self) {
+        self.restart_plane();
+        self.listen = eventually("the plane to listen", PATIENCE, || async { self.announced() }).await;
+    }
+
+    /// Starts the plane, at the address it had before if it had one.
+    pub fn restart_plane(&mut self) {
+        let data = self.directory.path().join("plane");
+        let arguments = [
+            "--data",
+            text(&data),
+            "serve",
+            "--listen",
+            &self.listen,
+            "--trust",
+            text(&self.trust),
+            "--lease",
+            "3s",
+            "--heartbeat",
+            "1s",
+        ];
+        let log = self.directory.path().join("plane.log");
+        let _ = std::fs::remove_file(&log);
+        self.plane = Some(Process::start(Path::new(self.programs.plane), arguments, &self.plane_environment, log));
+    }
+
+    fn announced(&self) -> Option<String> {
+        let printed = self.plane.as_ref()?.printed();
+        let line = printed.lines().find(|line| line.contains("listens on http://"))?.to_owned();
+        line.split("http://").nth(1).map(|address| address.trim().to_owned())
+    }
+
+    /// Starts the host; it goes on from what is in its directory.
+    pub fn start_host(&mut self) {
+        let data = self.host_directory();
+        let plane = format!("http://{}", self.listen);
+        let token = self.directory.path().join("join-token");
+        let mut arguments: Vec<String> = [
+            "run",
+            "--plane",
+            &plane,
+            "--data",
+            text(&data),
+            "--trust",
+            text(&self.trust),
+            "--name",
+            "node-1",
+            "--join-token-file",
+            text(&token),
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        arguments.extend(self.host_arguments.clone());
+        let log = self.directory.path().join("host.log");
+        self.host = Some(Process::start(Path::new(self.programs.host), arguments, &self.host_environment, log));
+    }
+
+    /// What the host keeps.
+    #[must_use]
+    pub fn host_directory(&self) -> PathBuf {
+        self.directory.path().join("host")
+    }
+
+    /// What the plane keeps.
+    #[must_use]
+    pub fn plane_directory(&self) -> PathBuf {
+        self.directory.path().join("plane")
+    }
+
+    /// A file below the host's files directory.
+    #[must_use]
+    pub fn node_file(&self, path: &str) -> PathBuf {
+        self.host_directory().join("files").join(path)
+    }
+
+    /// Waits until the plane knows the node.
+    pub async fn node_online(&self) {
+        eventually("the node to be online", PATIENCE, || async {
+            let nodes = self.get_as_admin("/api/v1/nodes").await?;
+            nodes["items"].as_array()?.iter().any(|node| node["status"] == "online").then_some(())
+        })
+        .await;
+    }
+
+    /// Sends a request; none when the plane cannot be reached.
+    pub async fn send(&self, method: Method, path: &str, token: &str, body: Option<&Value>) -> Option<Response> {
+        let request = self.http.request(method, format!("http://{}{path}", self.listen)).bearer_auth(token);
+        let request = match body {
+            Some(body) => request.json(body),
+            None => request,
+        };
+        request.send().await.ok()
+    }
+
+    /// GET as platform administrator.
+    pub async fn get_as_admin(&self, path: &str) -> Option<Value> {
+        let response = self.send(Method::GET, path, &self.admin, None).await?;
+        response.status().is_success().then_some(())?;
+        response.json().await.ok()
+    }
+
+    /// Registers a definition; the plane's answer.
+    pub async fn try_register(&self, sources: &Value) -> (StatusCode, Value) {
+        let response =
+            self.send(Method::POST, "/api/v1/admin/operation-definitions", &self.admin, Some(sources)).await.unwrap();
+        let status = response.status();
+        (status, response.json().await.unwrap_or_default())
+    }
+
+    /// Registers a definition; false when the plane could not be reached or had trouble of its own.
+    pub async fn send_registration(&self, sources: &Value) -> bool {
+        let sent = self.send(Method::POST, "/api/v1/admin/operation-definitions", &self.admin, Some(sources)).await;
+        sent.is_some_and(|response| response.status().is_success())
+    }
+
+    /// Registers a definition, and insists.
+    pub async fn register(&self, sources: &Value) {
+        let (status, answer) = self.try_register(sources).await;
+        assert!(status.is_success(), "{status}: {answer:#}");
+    }
+
+    /// Submits an operation on `node-1`; the plane's answer, or none when it could not be reached.
+    pub async fn try_submit(&self, operation_type: &str, inputs: &Value, key: &str) -> Option<(StatusCode, Value)> {
+        let body = json!({"operation_type": operation_type, "version": "v1", "inputs": inputs, "target_selector": {"node": "node-1"}, "idempotency_key": key});
+        let response = self.send(Method::POST, "/api/v1/projects/demo/operations", &self.member, Some(&body)).await?;
+        let status = response.status();
+        Some((status, response.json().await.ok()?))
+    }
+
+    /// Submits an operation, and insists.
+    pub async fn submit(&self, operation_type: &str, inputs: &Value) -> String {
+        let key = format!("key-{operation_type}-{inputs}")
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .take(60)
+            .collect::<String>();
+        let (status, answer) = self.try_submit(operation_type, inputs, &key).await.expect("the plane answers");
+        assert!(status.is_success(), "{status}: {answer:#}");
+        answer["operation_id"].as_str().unwrap().to_owned()
+    }
+
+    /// One operation as the plane shows it.
+    pub async fn operation(&self, id: &str) -> Option<Value> {
+        let response =
+            self.send(Method::GET, &format!("/api/v1/projects/demo/operations/{id}"), &self.member, None).await?;
+        response.status().is_success().then_some(())?;
+        response.json().await.ok()
+    }
+
+    /// Anything of the project `demo`.
+    pub async fn get(&self, path: &str) -> Option<Value> {
+        let response = self.send(Method::GET, &format!("/api/v1/projects/demo{path}"), &self.member, None).await?;
+        response.json().await.ok()
+    }
+
+    /// Cancels an operation.
+    pub async fn cancel(&self, id: &str) {
+        let response = self
+            .send(Method::POST, &format!("/api/v1/projects/demo/operations/{id}/cancel"), &self.member, None)
+            .await
+            .unwrap();
+        assert!(response.status().is_success(), "{}", response.status());
+    }
+
+    /// Waits until an operation has ended.
+    pub async fn ended(&self, id: &str) -> Value {
+        self.until(id, |operation| matches!(operation["status"].as_str(), Some("succeeded" | "failed" | "canceled")))
+            .await
+    }
+
+    /// Waits until an operation is as `check` wants it.
+    pub async fn until(&self, id: &str, check: impl Fn(&Value) -> bool) -> Value {
+        let limit = PATIENCE * 2;
+        eventually("the operation to get there", limit, || async {
+            self.operation(id).await.filter(|operation| check(operation))
+        })
+        .await
+    }
+
+    /// Submits, waits, and answers the operation as it ended.
+    pub async fn run(&self, operation_type: &str, inputs: &Value) -> Value {
+        let id = self.submit(operation_type, inputs).await;
+        self.ended(&id).await
+    }
+
+    /// What host and plane have printed, for a failing test.
+    #[must_use]
+    pub fn logs(&self) -> String {
+        let read = |name: &str| std::fs::read_to_string(self.directory.path().join(name)).unwrap_or_default();
+        format!("--- plane\n{}\n--- host\n{}", read("plane.log"), read("host.log"))
+    }
+}
+
+/// One step of an operation.
+#[must_use]
+pub fn step<'a>(operation: &'a Value, id: &str) -> &'a Value {
+    operation["steps"]
+        .as_array()
+        .and_then(|steps| steps.iter().find(|step| step["step_id"] == id))
+        .unwrap_or_else(|| panic!("there is no step {id} in {operation:#}"))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn secret(created: &(impl Sized, fettle_plane::administration::Secret)) -> String {
+    created.1.reveal().to_owned()
+}
