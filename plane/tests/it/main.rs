@@ -1,0 +1,13 @@
+//! The plane through its sockets: REST as a user, the node protocol as a fake host.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod access;
+mod definitions;
+mod description;
+mod events;
+mod leases;
+mod nodes;
+mod program;
+mod start;
+mod submission;
+mod support;
