@@ -69,10 +69,8 @@ impl Administration {
     /// # Errors
     /// When the directory or its database cannot be used.
     pub async fn open(data_directory: &Path) -> Result<Self, AdministrationError> {
-        make_directory(data_directory).map_err(|source| AdministrationError::Directory {
-            path: data_directory.display().to_string(),
-            source,
-        })?;
+        make_directory(data_directory)
+            .map_err(|source| AdministrationError::Directory { path: data_directory.display().to_string(), source })?;
         let store = SqliteStore::open(&data_directory.join(DATABASE), Arc::new(())).await?;
         Ok(Self { store, clock: SystemClock })
     }
@@ -133,9 +131,11 @@ impl Administration {
         let named = |token: &&Token| token.name == id_or_name && token.revoked_at.is_none();
         let id = match id_or_name.parse::<TokenId>() {
             Ok(id) => id,
-            Err(_) => {
-                tokens.iter().find(named).map(|token| token.id).ok_or_else(|| StoreError::not_found("token", id_or_name))?
-            }
+            Err(_) => tokens
+                .iter()
+                .find(named)
+                .map(|token| token.id)
+                .ok_or_else(|| StoreError::not_found("token", id_or_name))?,
         };
         Ok(self.store.revoke_token(id, self.context()?).await?)
     }

@@ -27,7 +27,9 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Other machines could reach it.
-    #[error("{0} is reachable from other machines, and there is no TLS yet; listen on 127.0.0.1, or pass `--allow-remote`")]
+    #[error(
+        "{0} is reachable from other machines, and there is no TLS yet; listen on 127.0.0.1, or pass `--allow-remote`"
+    )]
     Remote(SocketAddr),
     /// The address cannot be taken.
     #[error("cannot listen on {address}; choose a free port, or port 0")]

@@ -152,15 +152,19 @@ async fn fetch_descriptors(
 }
 
 fn descriptor(kind: &StepKind, component: &Reference, fetched: Fetched) -> Result<Descriptor, String> {
-    let value = fetched.descriptor.ok_or_else(|| {
-        format!("{component} carries no descriptor; publish the step with `fettle step publish`")
+    let value = fetched
+        .descriptor
+        .ok_or_else(|| format!("{component} carries no descriptor; publish the step with `fettle step publish`"))?;
+    let descriptor: Descriptor = serde_path_to_error::deserialize(value).map_err(|error| {
+        format!("the descriptor of {component} is malformed at {}: {}", error.path(), error.inner())
     })?;
-    let descriptor: Descriptor = serde_path_to_error::deserialize(value)
-        .map_err(|error| format!("the descriptor of {component} is malformed at {}: {}", error.path(), error.inner()))?;
     if descriptor.kind == *kind {
         Ok(descriptor)
     } else {
-        Err(format!("the catalog says that {component} is `{kind}`, and it says itself that it is `{}`", descriptor.kind))
+        Err(format!(
+            "the catalog says that {component} is `{kind}`, and it says itself that it is `{}`",
+            descriptor.kind
+        ))
     }
 }
 

@@ -45,9 +45,9 @@ impl<T: DeserializeOwned> FromRequest<State> for Body<T> {
         })?;
         let value: serde_json::Value = serde_json::from_slice(&bytes)
             .map_err(|error| Problem::malformed(format!("the request body is not JSON: {error}")))?;
-        serde_path_to_error::deserialize(value).map(Self).map_err(|error| {
-            Problem::invalid(vec![Violation::new(pointer(error.path()), error.inner().to_string())])
-        })
+        serde_path_to_error::deserialize(value)
+            .map(Self)
+            .map_err(|error| Problem::invalid(vec![Violation::new(pointer(error.path()), error.inner().to_string())]))
     }
 }
 

@@ -34,10 +34,7 @@ fn rest() -> (Router<State>, utoipa::openapi::OpenApi) {
         .routes(routes!(healthz::show))
         .routes(routes!(readyz::show))
         .routes(routes!(v1::openapi_json::show))
-        .routes(routes!(
-            v1::admin::operation_definitions::create::create,
-            v1::admin::operation_definitions::list::list
-        ))
+        .routes(routes!(v1::admin::operation_definitions::create::create, v1::admin::operation_definitions::list::list))
         .routes(routes!(v1::admin::operation_definitions::show::show))
         .routes(routes!(v1::projects::operations::create::create, v1::projects::operations::list::list))
         .routes(routes!(v1::projects::operations::plan::plan))

@@ -10,11 +10,7 @@ use fettle_store::StoreError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{
-    clock::NoRandomness,
-    registration::RegistrationError,
-    submission::SubmissionError,
-};
+use crate::{clock::NoRandomness, registration::RegistrationError, submission::SubmissionError};
 
 /// What is answered instead of a result.
 #[derive(Debug)]
@@ -153,9 +149,7 @@ impl From<RegistrationError> for Problem {
     fn from(error: RegistrationError) -> Self {
         match error {
             RegistrationError::Invalid(Violations(violations)) => Self::invalid(violations),
-            RegistrationError::Unavailable(error) => {
-                Self::new(StatusCode::BAD_GATEWAY, error.code, error.message)
-            }
+            RegistrationError::Unavailable(error) => Self::new(StatusCode::BAD_GATEWAY, error.code, error.message),
             RegistrationError::Store(error) => error.into(),
             RegistrationError::Random(error) => error.into(),
         }

@@ -65,10 +65,13 @@ impl Create {
     fn access(&self) -> anyhow::Result<Access> {
         let role = match self.role {
             Role::PlatformAdmin if self.project.is_none() && self.org.is_none() => return Ok(Access::PlatformAdmin),
-            Role::PlatformAdmin => anyhow::bail!("a platform_admin reaches everything; leave `--project` and `--org` out"),
+            Role::PlatformAdmin => {
+                anyhow::bail!("a platform_admin reaches everything; leave `--project` and `--org` out")
+            }
             Role::TenantAdmin => {
                 let org_id = self.org.clone().filter(|_| self.project.is_none());
-                let org_id = org_id.ok_or_else(|| anyhow::anyhow!("a tenant_admin needs `--org`, and no `--project`"))?;
+                let org_id =
+                    org_id.ok_or_else(|| anyhow::anyhow!("a tenant_admin needs `--org`, and no `--project`"))?;
                 return Ok(Access::TenantAdmin { org_id });
             }
             Role::ProjectAdmin => ProjectRole::Admin,

@@ -56,8 +56,9 @@ impl Caller {
     /// The lease that a message speaks of.
     pub(super) fn lease(self, node_id: &str, task_id: &str, epoch: u64) -> Result<LeaseKey, Status> {
         self.check(node_id)?;
-        let task_id =
-            task_id.parse().map_err(|error: fettle_store::id::ParseIdError| Status::invalid_argument(error.to_string()))?;
+        let task_id = task_id
+            .parse()
+            .map_err(|error: fettle_store::id::ParseIdError| Status::invalid_argument(error.to_string()))?;
         Ok(LeaseKey { node_id: self.id, task_id, epoch: Epoch(epoch) })
     }
 

@@ -1,1 +1,109 @@
-//! Placeholder.
+//! Who may do what.
+
+use fettle_plane::administration::{Access, Administration, ProjectRole};
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use crate::support::{in_project, plane, request, token};
+
+#[tokio::test]
+async fn nothing_is_answered_without_a_valid_token() {
+    let plane = plane().await;
+    let administration = Administration::open(plane.directory.path()).await.unwrap();
+    let (_, expired) =
+        administration.create_token("expired", Access::PlatformAdmin, Some(std::time::Duration::ZERO)).await.unwrap();
+    let (_, revoked) = administration.create_token("revoked", Access::PlatformAdmin, None).await.unwrap();
+    let path = "/api/v1/nodes";
+    assert_eq!(plane.call(revoked.reveal(), Method::GET, path, None).await.0, StatusCode::OK);
+    administration.revoke_token("revoked").await.unwrap();
+    for wrong in ["", "fettle_unknown", expired.reveal(), revoked.reveal()] {
+        let (status, problem) = plane.call(wrong, Method::GET, path, None).await;
+        assert_eq!((status, &problem["code"]), (StatusCode::UNAUTHORIZED, &json!("access.unauthenticated")));
+    }
+    let answer = plane.http.get(plane.url(path)).send().await.unwrap();
+    assert_eq!(
+        (answer.status(), &answer.headers()["www-authenticate"].to_str().unwrap()),
+        (StatusCode::UNAUTHORIZED, &"Bearer")
+    );
+    assert_eq!(answer.headers()["content-type"], "application/problem+json");
+}
+
+#[tokio::test]
+async fn a_foreign_project_is_as_unknown_as_one_that_is_not_there() {
+    let plane = plane().await;
+    plane.with_definition().await;
+    let host = plane.host("node-a", 1).await;
+    let path = plane.submitted(&host.name).await;
+    let foreign = token(plane.directory.path(), "foreign", in_project("other", ProjectRole::Admin)).await;
+    let id = path.rsplit_once('/').unwrap().1;
+    let attempts = [
+        (Method::GET, "/api/v1/projects/demo/operations".to_owned()),
+        (Method::GET, path.clone()),
+        (Method::GET, format!("{path}/logs")),
+        (Method::GET, format!("{path}/events?follow=true")),
+        (Method::POST, format!("{path}/cancel")),
+        (Method::GET, format!("/api/v1/projects/other/operations/{id}")),
+        (Method::GET, "/api/v1/projects/nowhere/operations".to_owned()),
+    ];
+    for (method, path) in attempts {
+        let (status, problem) = plane.call(&foreign, method, &path, None).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}: {problem}");
+    }
+    let (status, there) =
+        plane.call(&foreign, Method::POST, "/api/v1/projects/demo/operations", Some(request("x"))).await;
+    let (_, nowhere) = plane.call(&foreign, Method::POST, "/api/v1/projects/none/operations", Some(request("x"))).await;
+    assert_eq!((status, &there["code"]), (StatusCode::NOT_FOUND, &nowhere["code"]));
+    assert_eq!(plane.get(&path).await["status"], "queued");
+}
+
+#[tokio::test]
+async fn roles_allow_what_they_should_and_no_more() {
+    let plane = plane().await;
+    plane.with_definition().await;
+    let host = plane.host("node-a", 1).await;
+    let viewer = token(plane.directory.path(), "viewer", in_project("demo", ProjectRole::Viewer)).await;
+    let tenant = Access::TenantAdmin { org_id: "default".parse().unwrap() };
+    let tenant = token(plane.directory.path(), "tenant", tenant).await;
+    let elsewhere = Access::TenantAdmin { org_id: "elsewhere".parse().unwrap() };
+    let elsewhere = token(plane.directory.path(), "elsewhere", elsewhere).await;
+    let operations = "/api/v1/projects/demo/operations";
+    for (token, submits) in [
+        (&viewer, StatusCode::FORBIDDEN),
+        (&plane.member, StatusCode::CREATED),
+        (&tenant, StatusCode::CREATED),
+        (&plane.admin, StatusCode::CREATED),
+        (&elsewhere, StatusCode::NOT_FOUND),
+    ] {
+        let (status, body) = plane.call(token, Method::POST, operations, Some(request(&host.name))).await;
+        assert_eq!(status, submits, "{body}");
+    }
+    assert_eq!(plane.call(&viewer, Method::GET, operations, None).await.0, StatusCode::OK);
+    let definitions = "/api/v1/admin/operation-definitions";
+    let body = plane.shelf.publish_noop();
+    for token in [&viewer, &plane.member, &tenant] {
+        let (status, problem) = plane.call(token, Method::POST, definitions, Some(body.clone())).await;
+        assert_eq!((status, &problem["code"]), (StatusCode::FORBIDDEN, &json!("access.denied")));
+        assert_eq!(plane.call(token, Method::GET, definitions, None).await.0, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn no_secret_is_kept() {
+    let plane = plane().await;
+    let join = plane.join_token(1).await;
+    let host = crate::support::host::FakeHost::join(&plane.running, &join, "node-a", 1).await.unwrap();
+    let secrets = [plane.admin.clone(), plane.member.clone(), join, host.secret.clone()];
+    for secret in &secrets {
+        assert!(secret.starts_with("fettle_") && secret.len() >= 39, "{secret}");
+    }
+    let mut bytes = Vec::new();
+    for entry in std::fs::read_dir(plane.directory.path()).unwrap() {
+        bytes.extend(std::fs::read(entry.unwrap().path()).unwrap());
+    }
+    let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds("member"), "the files that were searched are those of the database");
+    for secret in &secrets {
+        let random = secret.rsplit_once('_').map_or(secret.as_str(), |(_, random)| random);
+        assert!(!holds(secret) && !holds(random), "{secret} is in a file");
+    }
+}

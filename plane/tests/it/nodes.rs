@@ -1,1 +1,104 @@
-//! Placeholder.
+//! Nodes: joining, secrets, heartbeats, who sees them.
+
+use fettle_plane::administration::{self, Administration, ProjectRole};
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use tonic::Code;
+
+use crate::support::{host::FakeHost, in_project, plane, request, token};
+
+#[tokio::test]
+async fn a_node_is_online_while_it_is_heard_of() {
+    let plane = plane().await;
+    let mut host = plane.host("node-a", 3).await;
+    let node = plane.get("/api/v1/nodes/node-a").await;
+    assert_eq!((&node["status"], &node["slots"], &node["running_tasks"]), (&json!("offline"), &json!(3), &json!(0)));
+    assert_eq!(node["capabilities"], json!({ "gpu.vendor": "nvidia" }));
+    host.heartbeat().await.unwrap();
+    let node = plane.get(&format!("/api/v1/nodes/{}", host.id)).await;
+    assert_eq!((&node["status"], &node["name"]), (&json!("online"), &json!("node-a")));
+    assert_eq!(plane.get("/api/v1/nodes").await["items"], json!([node]));
+}
+
+#[tokio::test]
+async fn only_a_join_token_that_is_not_used_up_joins() {
+    let plane = plane().await;
+    let join = plane.join_token(1).await;
+    let wrong = FakeHost::join(&plane.running, "fettle_join_wrong", "node-a", 1).await.err().unwrap();
+    assert_eq!(wrong.code(), Code::Unauthenticated);
+    // A bearer token is no join token.
+    let wrong = FakeHost::join(&plane.running, &plane.admin, "node-a", 1).await.err().unwrap();
+    assert_eq!(wrong.code(), Code::Unauthenticated);
+    FakeHost::join(&plane.running, &join, "node-a", 1).await.unwrap();
+    let late = FakeHost::join(&plane.running, &join, "node-b", 1).await.err().unwrap();
+    assert_eq!(late.code(), Code::Unauthenticated);
+    assert!(late.message().contains("join-token create"));
+}
+
+#[tokio::test]
+async fn a_known_node_registers_again_with_its_own_secret() {
+    let plane = plane().await;
+    let mut host = plane.host("node-a", 1).await;
+    let again = host.register_again(4).await.unwrap();
+    assert_eq!((again.node_id.as_str(), again.secret.as_str()), (host.id.as_str(), ""));
+    assert_eq!(plane.get("/api/v1/nodes/node-a").await["slots"], 4);
+    let wrong = host.with_secret("fettle_node_wrong").register_again(4).await.unwrap_err();
+    assert_eq!(wrong.code(), Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn a_node_speaks_for_itself_only() {
+    let plane = plane().await;
+    plane.with_definition().await;
+    let mut own = plane.host("node-a", 1).await;
+    let other = plane.host("node-b", 1).await;
+    let mut pull = own.pull(&[], 1).await;
+    plane.submitted("node-a").await;
+    let lease = pull.lease().await;
+    // The other node's secret with this node's id, then with its own id.
+    let mut forged = own.with_secret(&other.secret);
+    assert_eq!(forged.ack(&lease).await.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(forged.heartbeat().await.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(forged.complete(&lease, false).await.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(forged.pull(&[], 1).await.next().await.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(other.clone().ack(&lease).await.unwrap_err().code(), Code::FailedPrecondition);
+    let mut nobody = own.with_secret("");
+    assert_eq!(nobody.heartbeat().await.unwrap_err().code(), Code::Unauthenticated);
+    own.ack(&lease).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_strange_registration_is_refused_with_a_reason() {
+    let plane = plane().await;
+    let join = plane.join_token(9).await;
+    for (name, slots) in [("Node A", 1), ("", 1), ("node-a", 0), ("node-a", 5000)] {
+        let refused = FakeHost::join(&plane.running, &join, name, slots).await.err().unwrap();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_of_another_project_does_not_exist() {
+    let plane = plane().await;
+    plane.with_definition().await;
+    let administration = Administration::open(plane.directory.path()).await.unwrap();
+    let owner = administration::project("other".parse().unwrap(), None);
+    let join = administration.create_join_token(1, owner, std::time::Duration::from_secs(60)).await.unwrap();
+    FakeHost::join(&plane.running, join.reveal(), "theirs", 1).await.unwrap();
+    let (status, _) = plane.call(&plane.member, Method::GET, "/api/v1/nodes/theirs", None).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert_eq!(plane.get("/api/v1/nodes").await["items"], json!([]));
+    // Nor can an operation of one project be sent to it, whoever submits it.
+    let path = "/api/v1/projects/demo/operations";
+    let (status, problem) = plane.call(&plane.admin, Method::POST, path, Some(request("theirs"))).await;
+    assert_eq!(
+        (status, &problem["violations"][0]["pointer"]),
+        (StatusCode::UNPROCESSABLE_ENTITY, &json!("/target_selector/node"))
+    );
+    let owner = token(plane.directory.path(), "owner", in_project("other", ProjectRole::Member)).await;
+    let (status, _) = plane.call(&owner, Method::GET, "/api/v1/nodes/theirs", None).await;
+    assert_eq!(status, StatusCode::OK);
+    let path = "/api/v1/projects/other/operations";
+    let (status, problem) = plane.call(&owner, Method::POST, path, Some(request("theirs"))).await;
+    assert_eq!(status, StatusCode::CREATED, "{problem}");
+}

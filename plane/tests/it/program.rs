@@ -1,1 +1,74 @@
-//! Placeholder.
+//! The program, as a process.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+fn program(data: &std::path::Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fettle-plane")).arg("--data").arg(data).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap().trim()
+}
+
+#[test]
+fn tokens_are_made_listed_and_revoked() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path();
+    let created = program(
+        data,
+        &["token", "create", "--name", "ci", "--role", "project_member", "--project", "demo", "--expires", "30d"],
+    );
+    assert!(created.status.success());
+    let secret = text(&created.stdout);
+    assert!(secret.starts_with("fettle_"), "{secret}");
+    let list = || -> Value { serde_json::from_slice(&program(data, &["token", "list", "--json"]).stdout).unwrap() };
+    let listed = list();
+    assert_eq!(listed["items"][0]["role"], "project_member");
+    assert_eq!(listed["items"][0]["project_id"], "demo");
+    assert!(!listed.to_string().contains(secret));
+    assert!(program(data, &["token", "revoke", "ci"]).status.success());
+    assert!(list()["items"][0]["revoked_at"].is_string());
+    let twice = program(data, &["token", "revoke", "nobody"]);
+    assert_eq!((twice.status.code(), text(&twice.stderr)), (Some(1), "error: there is no token `nobody`"));
+}
+
+#[test]
+fn wrong_combinations_are_refused_with_the_fix() {
+    let directory = tempfile::tempdir().unwrap();
+    for (arguments, expected) in [
+        (vec!["token", "create", "--name", "x", "--role", "project_admin"], "needs `--project`"),
+        (vec!["token", "create", "--name", "x", "--role", "platform_admin", "--project", "p"], "leave `--project`"),
+        (vec!["token", "create", "--name", "x", "--role", "tenant_admin"], "needs `--org`"),
+        (vec!["join-token", "create", "--org", "o"], "`--org` goes with `--project`"),
+        (vec!["serve", "--listen", "0.0.0.0:0"], "--allow-remote"),
+    ] {
+        let output = program(directory.path(), &arguments);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+    }
+    assert!(text(&program(directory.path(), &["join-token", "create"]).stdout).starts_with("fettle_join_"));
+}
+
+#[test]
+fn it_serves_until_it_is_told_to_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fettle-plane"))
+        .arg("--data")
+        .arg(directory.path())
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("fettle-plane listens on http://127.0.0.1:"), "{line}");
+    let stopped = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert!(stopped.success());
+    assert!(child.wait().unwrap().success());
+}

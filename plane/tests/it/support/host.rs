@@ -117,12 +117,8 @@ impl FakeHost {
 
     /// Says that a task is over.
     pub(crate) async fn complete(&mut self, lease: &Lease, canceled: bool) -> Result<Verdict, Status> {
-        let message = CompleteRequest {
-            node_id: self.id.clone(),
-            task_id: lease.task_id.clone(),
-            epoch: lease.epoch,
-            canceled,
-        };
+        let message =
+            CompleteRequest { node_id: self.id.clone(), task_id: lease.task_id.clone(), epoch: lease.epoch, canceled };
         Ok(self.client.complete(with(&self.secret, message)).await?.into_inner().verdict())
     }
 

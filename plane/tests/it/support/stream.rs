@@ -43,7 +43,9 @@ impl Events {
                 if block.starts_with(':') {
                     continue;
                 }
-                let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned());
+                let field = |name: &str| {
+                    block.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
+                };
                 return Some(Sent {
                     id: field("id:"),
                     event: field("event:").unwrap_or_default(),

@@ -27,8 +27,9 @@ pub(crate) async fn show(
     Path(name): Path<String>,
 ) -> Result<Json<DefinitionView>, Problem> {
     let found = find(&state, &name).await?;
-    let version = found
-        .ok_or_else(|| Problem::not_found("definition.unknown", format!("there is no operation definition `{name}`")))?;
+    let version = found.ok_or_else(|| {
+        Problem::not_found("definition.unknown", format!("there is no operation definition `{name}`"))
+    })?;
     Ok(Json(DefinitionView::whole(&version)))
 }
 
