@@ -39,6 +39,10 @@ async fn nobody_else_can_enter() {
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
     let store = ContentStore::open(&directory).unwrap();
     let digest = store.write("content".into()).await.unwrap();
+    for path in ["blobs", "signatures/sha256"] {
+        fs::set_permissions(directory.join(path), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    ContentStore::open(&directory).unwrap();
     for path in ["", "blobs", "blobs/sha256", "signatures", "signatures/sha256"] {
         let mode = fs::metadata(directory.join(path)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700, "{path}");

@@ -103,6 +103,21 @@ async fn changed_bytes_in_transit_are_malformed() {
 }
 
 #[tokio::test]
+async fn another_manifest_under_a_signed_reference_is_malformed() {
+    let world = World::new().await;
+    let reference = world.publish().await;
+    let evil = world.client.push(ArtifactKind::Step, &world.direct(), &b"\0asm evil"[..], None).await.unwrap();
+    let raw = world.client.fetch_manifest(&evil, 1 << 20).await.unwrap();
+    let answer = Misbehaviour::Answer(raw.media_type, raw.content.to_vec());
+    world.proxy.misbehave(&format!("manifests/{}", reference.digest), answer);
+    let error = world.get(&reference).await.unwrap_err();
+    for digest in [reference.digest, evil.digest] {
+        assert!(error.to_string().contains(&digest.to_string()), "{error}");
+    }
+    assert_eq!(verdict(&reference, Err(error)), Verdict::Malformed);
+}
+
+#[tokio::test]
 async fn changed_bytes_in_the_store_are_fetched_again_or_missed() {
     let mut world = World::new().await;
     let reference = world.publish().await;
