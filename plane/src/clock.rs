@@ -27,6 +27,7 @@ pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
+        #[expect(clippy::disallowed_methods, reason = "this is the clock that others take as a parameter")]
         let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis())
             .ok()

@@ -49,7 +49,7 @@ pub(crate) enum SubmissionError {
     Invalid(Violations),
     /// A registered definition cannot be planned any more.
     #[error("the registered definition cannot be planned")]
-    Plan(#[source] PlanError),
+    Plan(#[source] Box<PlanError>),
     /// Something has no canonical form.
     #[error("the request cannot be hashed")]
     NotCanonical(#[source] NotCanonical),
@@ -247,6 +247,8 @@ fn make(
             found.push(Violation::new(format!("/inputs{pointer}"), message));
             Ok(None)
         }
-        Err(error @ (PlanError::UnknownKind { .. } | PlanError::Graph(_))) => Err(SubmissionError::Plan(error)),
+        Err(error @ (PlanError::UnknownKind { .. } | PlanError::Graph(_))) => {
+            Err(SubmissionError::Plan(Box::new(error)))
+        }
     }
 }

@@ -37,11 +37,11 @@ impl<T: DeserializeOwned> FromRequest<State> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &State) -> Result<Self, Problem> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| match rejection {
-            BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
-                Problem::too_large(state.config.request_limit_bytes)
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            if let BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) = rejection {
+                return Problem::too_large(state.config.request_limit_bytes);
             }
-            _ => Problem::malformed("the request body could not be read to its end; send it again".to_owned()),
+            Problem::malformed("the request body could not be read to its end; send it again".to_owned())
         })?;
         let value: serde_json::Value = serde_json::from_slice(&bytes)
             .map_err(|error| Problem::malformed(format!("the request body is not JSON: {error}")))?;

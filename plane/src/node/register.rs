@@ -58,11 +58,13 @@ async fn join(
     let secret = Secret::generate(&*state.clock, Purpose::Node).map_err(random)?;
     let node = NewNode { id: NodeId::new(state.ulid().map_err(random)?), facts, hash: secret.hash() };
     let context = state.context(Actor::Joining, correlation_id);
-    let joined = state.store.join_node(node, join_token, context).await.map_err(|error| match error {
-        StoreError::NotFound { .. } => Status::unauthenticated(
-            "the join token is unknown, expired or used up; create one with `fettle-plane join-token create`",
-        ),
-        other => status::store(other),
+    let joined = state.store.join_node(node, join_token, context).await.map_err(|error| {
+        if matches!(error, StoreError::NotFound { .. }) {
+            return Status::unauthenticated(
+                "the join token is unknown, expired or used up; create one with `fettle-plane join-token create`",
+            );
+        }
+        status::store(error)
     })?;
     Ok((joined.id, secret))
 }

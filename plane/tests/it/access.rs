@@ -92,7 +92,7 @@ async fn no_secret_is_kept() {
     let plane = plane().await;
     let join = plane.join_token(1).await;
     let host = crate::support::host::FakeHost::join(&plane.running, &join, "node-a", 1).await.unwrap();
-    let secrets = [plane.admin.clone(), plane.member.clone(), join, host.secret.clone()];
+    let secrets = [plane.admin.clone(), plane.member.clone(), join, host.secret];
     for secret in &secrets {
         assert!(secret.starts_with("fettle_") && secret.len() >= 39, "{secret}");
     }

@@ -1,5 +1,11 @@
 //! The plane through its sockets: REST as a user, the node protocol as a fake host.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking"
+)]
 
 mod access;
 mod definitions;

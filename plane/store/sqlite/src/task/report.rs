@@ -1,6 +1,6 @@
 //! Storing what a node tells of a task.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use fettle_model::{
     name::StepId,
@@ -44,13 +44,13 @@ pub(crate) async fn apply_all(
     let mut targets = HashMap::new();
     let mut verdicts = Vec::with_capacity(reports.len());
     for report in reports {
-        let task_id = report.lease.task_id;
-        if !targets.contains_key(&task_id) {
-            targets.insert(task_id, read(unit, task_id).await?);
-        }
-        let verdict = match targets.get_mut(&task_id) {
-            Some(Some(target)) => apply(unit, target, report, context).await,
-            Some(None) | None => Ok(Verdict::Stale),
+        let target = match targets.entry(report.lease.task_id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(read(unit, report.lease.task_id).await?),
+        };
+        let verdict = match target {
+            Some(target) => apply(unit, target, report, context).await,
+            None => Ok(Verdict::Stale),
         };
         match verdict {
             // Only the database's own errors undo the others.

@@ -1,0 +1,298 @@
+//! The scenario: register, join, submit, lease, report, complete, cancel. Every call is repeated until
+//! it is answered, as a real client and a real host do.
+
+use std::time::Duration;
+
+use fettle_model::{
+    name::StepId,
+    operation::StepOutcome,
+    task::{StepEvent, Task},
+};
+use fettle_plane::administration::{self, Access, Administration, ProjectRole};
+use fettle_wire::node::{
+    AckRequest, CompleteRequest, HeartbeatRequest, Lease, PullHello, PullRequest, RegisterResponse, ReportRequest,
+    Verdict, node_protocol_client::NodeProtocolClient, pull_request, pull_response,
+};
+use serde_json::{Value, json};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Request, Status, Streaming, transport::Channel};
+
+use crate::{
+    host::{registration, started, succeeded},
+    process::{Directory, PlaneProcess},
+    shelf::Shelf,
+    within,
+};
+
+/// The longest that one call is repeated.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const OPERATIONS: &str = "/api/v1/projects/demo/operations";
+
+/// Runs the scenario with a plane that dies at the point; answers how often it died.
+pub(crate) async fn run(directory: &Directory, crash_at: Option<&str>) -> u32 {
+    let administration = Administration::open(&directory.data()).await.unwrap();
+    let project = administration::project("demo".parse().unwrap(), None).unwrap();
+    let access = Access::Project { project, role: ProjectRole::Admin };
+    let (_, admin) = administration.create_token("admin", Access::PlatformAdmin, None).await.unwrap();
+    let (_, user) = administration.create_token("user", access, None).await.unwrap();
+    let join = administration.create_join_token(1, None, Duration::from_secs(600)).await.unwrap();
+    administration.close().await;
+    let mut story = Story {
+        plane: PlaneProcess::start(directory, crash_at),
+        http: reqwest::Client::builder().timeout(Duration::from_secs(5)).pool_max_idle_per_host(0).build().unwrap(),
+        admin: admin.reveal().to_owned(),
+        user: user.reveal().to_owned(),
+        node: RegisterResponse::default(),
+    };
+    story.tell(join.reveal()).await;
+    story.plane.address();
+    story.plane.deaths
+}
+
+struct Story<'a> {
+    plane: PlaneProcess<'a>,
+    http: reqwest::Client,
+    admin: String,
+    user: String,
+    node: RegisterResponse,
+}
+
+impl Story<'_> {
+    async fn tell(&mut self, join: &str) {
+        let body = Shelf::default().publish_noop();
+        self.call(true, "POST", "/api/v1/admin/operation-definitions", Some(body)).await;
+        self.join(join).await;
+        self.heartbeat().await;
+        let operation = self.submit("first").await;
+        let lease = self.lease(&[]).await;
+        self.execute(lease).await;
+        self.check_succeeded(&operation).await;
+
+        let canceled = self.submit("second").await;
+        let lease = self.lease(&[]).await;
+        self.acknowledge(&lease).await;
+        self.call(false, "POST", &format!("{OPERATIONS}/{canceled}/cancel"), None).await;
+        self.complete(&lease, true).await;
+        let shown = self.call(false, "GET", &format!("{OPERATIONS}/{canceled}"), None).await;
+        assert_eq!(shown["status"], "canceled", "{shown}");
+        let all = self.call(false, "GET", OPERATIONS, None).await;
+        assert_eq!(all["items"].as_array().unwrap().len(), 2, "a repeated request made no other operation: {all}");
+    }
+
+    /// Calls REST until it answers; a success is a success.
+    async fn call(&mut self, admin: bool, method: &str, path: &str, body: Option<Value>) -> Value {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let url = format!("http://{}{path}", self.plane.address());
+            let token = if admin { &self.admin } else { &self.user };
+            let mut request = self.http.request(method.parse().unwrap(), url).bearer_auth(token);
+            if let Some(body) = &body {
+                request = request.json(body);
+            }
+            let Ok(response) = request.send().await else { continue };
+            let status = response.status();
+            let Ok(answer) = response.json::<Value>().await else { continue };
+            assert!(status.is_success(), "{method} {path}: {answer}");
+            return answer;
+        }
+        panic!("{method} {path} was never answered");
+    }
+
+    async fn submit(&mut self, key: &str) -> String {
+        let body = json!({
+            "operation_type": "test.noop", "version": "v1", "inputs": { "name": "x", "count": 1 },
+            "target_selector": { "node": "node-a" }, "idempotency_key": key,
+        });
+        let answer = self.call(false, "POST", OPERATIONS, Some(body)).await;
+        answer["operation_id"].as_str().unwrap().to_owned()
+    }
+
+    async fn connect(&mut self) -> Option<NodeProtocolClient<Channel>> {
+        let address = self.plane.address();
+        NodeProtocolClient::connect(format!("http://{address}")).await.ok()
+    }
+
+    fn with<T>(&self, message: T) -> Request<T> {
+        with(&self.node.secret, message)
+    }
+
+    async fn join(&mut self, token: &str) {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let Some(mut client) = self.connect().await else { continue };
+            match client.register(with(token, registration("node-a", 1, ""))).await {
+                Ok(answer) => {
+                    self.node = answer.into_inner();
+                    return;
+                }
+                Err(status) => assert!(is_outage(&status), "{status}"),
+            }
+        }
+        panic!("the node never joined");
+    }
+
+    async fn heartbeat(&mut self) {
+        loop {
+            let Some(mut client) = self.connect().await else { continue };
+            let message = HeartbeatRequest { node_id: self.node.node_id.clone() };
+            match client.heartbeat(self.with(message)).await {
+                Ok(_) => return,
+                Err(status) => assert!(is_outage(&status), "{status}"),
+            }
+        }
+    }
+
+    /// Opens a pull stream, and again, until a lease comes.
+    async fn lease(&mut self, held: &[String]) -> Lease {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(Ok(lease)) = within(self.try_lease(held)).await {
+                return lease;
+            }
+        }
+        panic!("no lease came");
+    }
+
+    async fn try_lease(&mut self, held: &[String]) -> Option<Result<Lease, Status>> {
+        let mut client = self.connect().await?;
+        let hello = PullHello { node_id: self.node.node_id.clone(), held_task_ids: held.to_vec(), free_slots: 1 };
+        let hello = PullRequest { request: Some(pull_request::Request::Hello(hello)) };
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        sender.send(hello).await.ok()?;
+        let answer = client.pull(self.with(ReceiverStream::new(receiver))).await;
+        let mut answers: Streaming<_> = answer.ok()?.into_inner();
+        match answers.message().await {
+            Ok(Some(message)) => match message.response? {
+                pull_response::Response::Lease(lease) => Some(Ok(lease)),
+                pull_response::Response::Cancel(_) => None,
+            },
+            Ok(None) => None,
+            Err(status) => Some(Err(status)),
+        }
+    }
+
+    /// Acknowledges; false when the lease is over.
+    async fn try_acknowledge(&mut self, lease: &Lease) -> bool {
+        loop {
+            let Some(mut client) = self.connect().await else { continue };
+            let message =
+                AckRequest { node_id: self.node.node_id.clone(), task_id: lease.task_id.clone(), epoch: lease.epoch };
+            match client.ack(self.with(message)).await {
+                Ok(_) => return true,
+                Err(status) if status.code() == Code::FailedPrecondition => return false,
+                Err(status) => assert!(is_outage(&status), "{status}"),
+            }
+        }
+    }
+
+    async fn acknowledge(&mut self, lease: &Lease) {
+        assert!(self.try_acknowledge(lease).await, "a lease outlives the restart of its plane");
+    }
+
+    async fn execute(&mut self, lease: Lease) {
+        let task: Task = serde_json::from_str(&lease.task).unwrap();
+        assert!(task.accepted.is_empty());
+        self.acknowledge(&lease).await;
+        let events = ["first", "second"]
+            .into_iter()
+            .flat_map(|step| [started(step, 1), succeeded(step, json!({ "of": step })), result_again(step)]);
+        for (sequence, event) in (1..).zip(events) {
+            self.report(&lease, sequence, &event).await;
+        }
+        self.complete(&lease, false).await;
+    }
+
+    async fn report(&mut self, lease: &Lease, sequence: u64, event: &StepEvent) {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(verdict) = self.try_report(lease, sequence, event).await {
+                assert_eq!(verdict, Verdict::Accepted, "event {sequence}");
+                return;
+            }
+        }
+        panic!("event {sequence} was never accepted");
+    }
+
+    async fn try_report(&mut self, lease: &Lease, sequence: u64, event: &StepEvent) -> Option<Verdict> {
+        let mut client = self.connect().await?;
+        let report = ReportRequest {
+            node_id: self.node.node_id.clone(),
+            task_id: lease.task_id.clone(),
+            epoch: lease.epoch,
+            sequence,
+            event: serde_json::to_string(event).unwrap(),
+        };
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        sender.send(report).await.ok()?;
+        let mut answers = client.report(self.with(ReceiverStream::new(receiver))).await.ok()?.into_inner();
+        let answer = within(answers.message()).await.ok()??;
+        Some(answer.verdict())
+    }
+
+    async fn complete(&mut self, lease: &Lease, canceled: bool) {
+        loop {
+            let Some(mut client) = self.connect().await else { continue };
+            let message = CompleteRequest {
+                node_id: self.node.node_id.clone(),
+                task_id: lease.task_id.clone(),
+                epoch: lease.epoch,
+                canceled,
+            };
+            match client.complete(self.with(message)).await {
+                Ok(answer) => return assert_eq!(answer.into_inner().verdict(), Verdict::Accepted),
+                Err(status) => assert!(is_outage(&status), "{status}"),
+            }
+        }
+    }
+
+    /// Each result was accepted once, the first one; the story was told once and in order.
+    async fn check_succeeded(&mut self, operation: &str) {
+        let shown = self.call(false, "GET", &format!("{OPERATIONS}/{operation}"), None).await;
+        assert_eq!(shown["status"], "succeeded", "{shown}");
+        let outputs: Vec<_> = shown["steps"].as_array().unwrap().iter().map(|step| &step["output"]["of"]).collect();
+        assert_eq!(outputs, ["first", "second"]);
+        let events = self.call(false, "GET", &format!("{OPERATIONS}/{operation}/events"), None).await;
+        let told: Vec<_> = events["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| {
+                let payload = &item["payload"];
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                (text(&item["event"]), text(&payload["current_step_name"]), text(&payload["step_status"]))
+            })
+            .collect();
+        let progress = |step: &str, status: &str| ("operation.progress".to_owned(), step.to_owned(), status.to_owned());
+        let of = |kind: &str, status: &str| (kind.to_owned(), String::new(), status.to_owned());
+        assert_eq!(
+            told,
+            [
+                of("operation.requested", ""),
+                progress("first", "running"),
+                progress("first", "succeeded"),
+                progress("second", "running"),
+                progress("second", "succeeded"),
+                of("operation.completed", ""),
+            ]
+        );
+    }
+}
+
+/// A second result of a step, which must change nothing.
+fn result_again(step: &str) -> StepEvent {
+    let step_id: StepId = step.parse().unwrap();
+    let result = StepOutcome::Succeeded { output: json!({ "of": "a second result" }), changed: true };
+    StepEvent::Finished { step_id, attempt: 2, result, duration_ms: 1, at: 1_800_000_000_009 }
+}
+
+fn with<T>(secret: &str, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("authorization", format!("Bearer {secret}").parse().unwrap());
+    request
+}
+
+/// The connection broke: try again.
+fn is_outage(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
+}
