@@ -1,1 +1,19 @@
-//! Placeholder.
+//! `fettle`: what authors and administrators type.
+//!
+//! [`command`] has one module per command group; [`plane`] speaks to a plane, [`watch`] draws an
+//! operation, [`dev`] runs plane, host and registry in one process.
+
+mod arguments;
+pub mod command;
+pub mod context;
+pub mod dev;
+pub mod error;
+pub mod exit;
+mod logging;
+pub mod output;
+pub mod plane;
+mod report;
+pub mod supply;
+pub mod watch;
+
+pub use self::arguments::main;

@@ -1,0 +1,124 @@
+//! `fettle definition check`
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use fettle_model::{
+    catalog::Catalog,
+    check,
+    definition::Definition,
+    descriptor::Descriptor,
+    name::StepKind,
+    reference::Reference,
+    violation::{Violation, Violations},
+};
+use fettle_supply::ArtifactKind;
+use serde_json::json;
+
+use super::Session;
+use crate::{
+    error::{CommandError, count},
+    supply::{TemporarySupplier, TrustArguments, read_document},
+};
+
+/// Checks a definition against a catalog: the graph, every reference between steps, every output
+/// against the input it goes to, every grant against what the component asks for.
+///
+/// The steps' descriptors are fetched by digest and must be signed by somebody whom the trust policy
+/// names. All that is wrong is printed at once, each with its JSON pointer.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  fettle definition check stage.yaml --catalog catalog.yaml
+  fettle definition check stage.yaml --catalog registry.internal:5000/fettle/catalog@sha256:... \\
+      --trust trust.yaml --json")]
+pub struct Check {
+    /// The definition, in YAML or JSON.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The catalog: a file, or a reference by digest.
+    #[arg(long, value_name = "FILE|REFERENCE")]
+    catalog: String,
+    #[command(flatten)]
+    trust: TrustArguments,
+}
+
+impl Check {
+    pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
+        let definition: Definition = read_document(&self.file, "operation definition")?;
+        against(session, &self.file, &definition, &self.catalog, &self.trust).await?;
+        let (kind, version) = (&definition.operation_type, &definition.version);
+        let steps = definition.steps.len();
+        let answer = json!({ "file": self.file, "operation_type": kind, "version": version, "steps": steps });
+        session.show(&answer, |_| {
+            format!("{}: {kind}@{version} is sound: {}\n", self.file.display(), count(steps, "step"))
+        })
+    }
+}
+
+/// Checks a definition against a catalog.
+pub(super) async fn against(
+    session: &Session,
+    file: &Path,
+    definition: &Definition,
+    catalog: &str,
+    trust: &TrustArguments,
+) -> Result<(), CommandError> {
+    let supplier = trust.supplier(session)?;
+    let catalog = read_catalog(catalog, &supplier).await?;
+    let descriptors = descriptors(definition, &catalog, &supplier).await?;
+    let subject = file.display().to_string();
+    check::check(definition, &descriptors).map_err(|violations| CommandError::Broken { subject, violations })
+}
+
+/// Checks what can be checked without a catalog: the graph and the references between steps.
+pub(super) fn alone(file: &Path, definition: &Definition) -> Result<(), CommandError> {
+    let Err(Violations(mut found)) = check::check(definition, &BTreeMap::new()) else { return Ok(()) };
+    found.retain(|violation| !violation.pointer.ends_with("/uses"));
+    let subject = file.display().to_string();
+    Violations::check(found).map_err(|violations| CommandError::Broken { subject, violations })
+}
+
+async fn read_catalog(source: &str, supplier: &TemporarySupplier) -> Result<Catalog, CommandError> {
+    let path = Path::new(source);
+    if path.exists() {
+        return read_document(path, "catalog");
+    }
+    let reference: Reference = source.parse().map_err(|error| CommandError::Missing {
+        problem: format!("the catalog `{source}` is no file, and {error}"),
+        fix: "name a file, or a reference that `fettle catalog publish` printed".to_owned(),
+    })?;
+    supplier.document(ArtifactKind::Catalog, &reference).await
+}
+
+/// The descriptors of the steps that the definition uses. A kind that the catalog lacks is left to the
+/// check, which says so with its place.
+async fn descriptors(
+    definition: &Definition,
+    catalog: &Catalog,
+    supplier: &TemporarySupplier,
+) -> Result<BTreeMap<StepKind, Descriptor>, CommandError> {
+    let used: BTreeSet<&StepKind> = definition.steps.iter().map(|step| &step.uses).collect();
+    let mut found = BTreeMap::new();
+    for kind in used {
+        let Some(reference) = catalog.steps.get(kind) else { continue };
+        let artifact = supplier.artifact(ArtifactKind::Step, reference).await?;
+        let wrong = |message: String| CommandError::Broken {
+            subject: format!("the catalog's entry for `{kind}`"),
+            violations: Violations(vec![Violation::new(format!("/steps/{kind}"), message)]),
+        };
+        let descriptor = artifact
+            .descriptor
+            .ok_or_else(|| wrong(format!("{reference} has no descriptor; publish it with `fettle step publish`")))?;
+        let descriptor: Descriptor = serde_json::from_value(descriptor)
+            .map_err(|error| wrong(format!("the descriptor of {reference} is malformed: {error}")))?;
+        if descriptor.kind != *kind {
+            return Err(wrong(format!("{reference} says that it is `{}`; correct the catalog", descriptor.kind)));
+        }
+        found.insert(kind.clone(), descriptor);
+    }
+    Ok(found)
+}

@@ -1,0 +1,38 @@
+//! The commands, one module per group and one file per command.
+
+pub mod catalog;
+pub mod completions;
+pub mod definition;
+pub mod dev;
+pub mod exit_codes;
+pub mod key;
+pub mod node;
+pub mod nvml_snapshot;
+pub mod operation;
+pub mod policy;
+mod published;
+pub mod step;
+mod target;
+
+use serde::Serialize;
+
+use crate::{context::Context, error::CommandError, output::Output};
+
+/// What every command is given.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    /// How results are shown.
+    pub output: Output,
+    /// What options fall back to.
+    pub context: Context,
+}
+
+impl Session {
+    /// Shows a result.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn show<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), CommandError> {
+        self.output.show(value, text).map_err(CommandError::Output)
+    }
+}

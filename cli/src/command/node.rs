@@ -1,0 +1,93 @@
+//! `fettle node`
+
+use std::fmt::Write as _;
+
+use clap::{Args, Subcommand};
+
+use super::{Session, target::PlaneArguments};
+use crate::{error::CommandError, output, plane::Node};
+
+/// Nodes.
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// List the nodes that you may use.
+    List(List),
+    /// Show one node.
+    Show(Show),
+}
+
+/// Lists the nodes that the token's projects may use.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  fettle node list
+  fettle node list --json")]
+pub struct List {
+    #[command(flatten)]
+    plane: PlaneArguments,
+}
+
+/// Shows one node: its state and what it has.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  fettle node show gpu-17")]
+pub struct Show {
+    /// Name or id.
+    #[arg(value_name = "NODE")]
+    name: String,
+    #[command(flatten)]
+    plane: PlaneArguments,
+}
+
+impl NodeCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// When the plane refuses or does not answer.
+    pub async fn run(&self, session: &Session) -> Result<(), CommandError> {
+        match self {
+            Self::List(list) => {
+                let nodes = list.plane.client(session)?.nodes().await?;
+                session.show(&nodes, |nodes| table(nodes))
+            }
+            Self::Show(show) => {
+                let node = show.plane.client(session)?.node(&show.name).await?;
+                session.show(&node, text)
+            }
+        }
+    }
+}
+
+fn table(nodes: &[Node]) -> String {
+    if nodes.is_empty() {
+        return "there is no node; `fettle-host run` with a join token adds one\n".to_owned();
+    }
+    let rows = nodes.iter().map(|node| {
+        let project = node.project_id.clone().unwrap_or_else(|| "all".to_owned());
+        let gpu = node.capabilities.get("gpu.vendor").cloned().unwrap_or_else(|| "none".to_owned());
+        vec![node.name.clone(), node.status.clone(), format!("{}/{}", node.running_tasks, node.slots), gpu, project]
+    });
+    output::table(&["NODE", "STATUS", "TASKS", "GPU", "PROJECT"], &rows.collect::<Vec<_>>())
+}
+
+fn text(node: &Node) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(text, "{name:<12} {value}");
+    };
+    line("node", &node.name);
+    line("id", &node.id);
+    line("status", &node.status);
+    line("heard of", node.last_heartbeat_at.as_deref().unwrap_or("never"));
+    line("project", node.project_id.as_deref().unwrap_or("all"));
+    line("tasks", &format!("{} of {}", node.running_tasks, node.slots));
+    line("host", &node.host_version);
+    if !node.capabilities.is_empty() {
+        text.push_str("\ncapabilities\n");
+        for (name, value) in &node.capabilities {
+            let _ = writeln!(text, "  {name:<24} {value}");
+        }
+    }
+    text
+}

@@ -1,0 +1,89 @@
+//! `fettle operation show`
+
+use std::fmt::Write as _;
+
+use clap::Args;
+
+use super::Session;
+use crate::{
+    command::target::PlaneArguments,
+    error::CommandError,
+    output,
+    plane::{Operation, Step},
+    watch::clean,
+};
+
+/// Shows an operation: where it is, its steps, what they put out, and why it failed.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  fettle operation show 01J0000000000000000000000A
+  fettle operation show 01J0000000000000000000000A --json | jq '.steps[].output'")]
+pub struct Show {
+    /// The operation.
+    #[arg(value_name = "ID")]
+    id: String,
+    #[command(flatten)]
+    plane: PlaneArguments,
+}
+
+impl Show {
+    pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
+        let operation = self.plane.client(session)?.operation(&self.id).await?;
+        session.show(&operation, text)
+    }
+}
+
+fn text(operation: &Operation) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "{name:<11} {value}");
+        }
+    };
+    let rest = |name: &str| operation.rest.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+    let node = operation.target_selector.get("node").and_then(|node| node.as_str());
+    line("operation", &operation.operation_id);
+    line("type", &format!("{}@{}", operation.operation_type, operation.version));
+    line("status", operation.status.name());
+    if let Some(failure) = &operation.failure {
+        line("failure", &clean(&failure.to_string()));
+    }
+    line("project", &rest("project_id"));
+    line("node", &clean(node.unwrap_or(&operation.linked_node_id)));
+    line("requested", &rest("requested_by_user_id"));
+    line("correlation", &rest("correlation_id"));
+    line("plan", &rest("plan_digest"));
+    line("created", &operation.created_at);
+    line("started", operation.started_at.as_deref().unwrap_or_default());
+    line("finished", operation.finished_at.as_deref().unwrap_or_default());
+    if let Some(inputs) = operation.rest.get("inputs") {
+        line("inputs", &inputs.to_string());
+    }
+    let steps = operation.steps.as_deref().unwrap_or_default();
+    if !steps.is_empty() {
+        text.push('\n');
+        let rows = steps.iter().map(row).collect::<Vec<_>>();
+        text.push_str(&output::table(&["STEP", "KIND", "STATUS", "ATTEMPTS", "TIME"], &rows));
+    }
+    for step in steps {
+        if let Some(failure) = &step.failure {
+            let _ = write!(text, "\n{} failed: {}\n", step.step_id, clean(&failure.to_string()));
+        }
+        if let Some(output) = &step.output {
+            let output = serde_json::to_string_pretty(output).unwrap_or_default();
+            let _ = write!(text, "\n{} put out {output}\n", step.step_id);
+        }
+    }
+    text
+}
+
+fn row(step: &Step) -> Vec<String> {
+    let status = match step.changed {
+        Some(false) => format!("{} (nothing to change)", step.status),
+        Some(true) | None => step.status.to_string(),
+    };
+    let attempts = if step.attempt_number == 0 { String::new() } else { step.attempt_number.to_string() };
+    let time = step.duration_ms.filter(|_| step.attempt_number > 0).map(|took| format!("{took} ms"));
+    vec![step.step_id.clone(), step.kind.clone(), status, attempts, time.unwrap_or_default()]
+}

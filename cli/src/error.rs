@@ -1,0 +1,219 @@
+//! Everything a command can fail with, and what each means to a script.
+
+use std::{io, path::PathBuf};
+
+use fettle_host::sandbox::LoadError;
+use fettle_model::{document::DocumentError, operation::OperationStatus, violation::Violations};
+use fettle_supply::{ClientError as TlsError, KeyError, Outage, SupplyError, TrustPolicyError, Verdict};
+
+use crate::{exit::Exit, plane::PlaneError};
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// An option or a setting is missing.
+    #[error("{problem}")]
+    Missing {
+        /// What is missing.
+        problem: String,
+        /// How to give it.
+        fix: String,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// The system's words.
+        #[source]
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// The system's words.
+        #[source]
+        source: io::Error,
+    },
+    /// Standard output cannot be written.
+    #[error("cannot write the result")]
+    Output(#[source] io::Error),
+    /// A document has the wrong form.
+    #[error("{} is not a valid {what}", path.display())]
+    Document {
+        /// Which file.
+        path: PathBuf,
+        /// What it should be.
+        what: &'static str,
+        /// What is wrong.
+        #[source]
+        source: DocumentError,
+    },
+    /// A document, or the inputs, break rules.
+    #[error("{subject} breaks {}", count(violations.0.len(), "rule"))]
+    Broken {
+        /// What.
+        subject: String,
+        /// All of the rules.
+        violations: Violations,
+    },
+    /// A document that was signed has the wrong form.
+    #[error("{subject} is signed and is not a valid {what}")]
+    SignedDocument {
+        /// Which artifact.
+        subject: String,
+        /// What it should be.
+        what: &'static str,
+        /// What is wrong.
+        #[source]
+        source: DocumentError,
+    },
+    /// A key cannot be used.
+    #[error("cannot use the key {}", path.display())]
+    Key {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: KeyError,
+    },
+    /// A trust policy cannot be used.
+    #[error("cannot use the trust policy {}", path.display())]
+    Trust {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: TrustPolicyError,
+    },
+    /// An artifact cannot be pushed, fetched or trusted.
+    #[error(transparent)]
+    Supply(#[from] SupplyError),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Something is no component, or one that cannot run.
+    #[error("{} is no step that can be published", path.display())]
+    Component {
+        /// Which file, or the reference.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: LoadError,
+    },
+    /// A component is not what it says.
+    #[error("{} is no step that can be published: {reason}", path.display())]
+    Refused {
+        /// Which file.
+        path: PathBuf,
+        /// Which rule it breaks, and the fix.
+        reason: String,
+    },
+    /// A crate does not become a component.
+    #[error("{problem}")]
+    Build {
+        /// What went wrong.
+        problem: String,
+        /// What to do.
+        fix: String,
+    },
+    /// This machine cannot run components.
+    #[error("components cannot be run on this machine: {0}")]
+    Sandbox(String),
+    /// The plane refused, or does not answer.
+    #[error(transparent)]
+    Plane(#[from] PlaneError),
+    /// `fettle dev` cannot run.
+    #[error("the development system cannot run")]
+    Development(#[source] anyhow::Error),
+    /// An operation ended otherwise than well; what there is to say was shown already.
+    #[error("operation {id} {status}")]
+    Ended {
+        /// Which.
+        id: String,
+        /// How.
+        status: OperationStatus,
+    },
+    /// A negative verdict; what there is to say was shown already.
+    #[error("{verdict}")]
+    Verdict {
+        /// Which.
+        verdict: Verdict,
+    },
+    /// The verdict UNAVAILABLE, because the registry says that it has no such thing.
+    #[error("UNAVAILABLE")]
+    VerdictMissing,
+    /// Ctrl-c.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// `1 rule`, `2 rules`.
+pub(crate) fn count(number: usize, word: &str) -> String {
+    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
+}
+
+impl CommandError {
+    /// The exit code.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Missing { .. } => Exit::Usage,
+            Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NotFound,
+            Self::Read { .. }
+            | Self::Write { .. }
+            | Self::Output(_)
+            | Self::Tls(_)
+            | Self::Build { .. }
+            | Self::Sandbox(_)
+            | Self::Key { .. }
+            | Self::Development(_) => Exit::Failed,
+            Self::Document { .. }
+            | Self::Broken { .. }
+            | Self::SignedDocument { .. }
+            | Self::Trust { .. }
+            | Self::Component { .. }
+            | Self::Refused { .. } => Exit::Invalid,
+            Self::Supply(SupplyError::Unavailable { reason: Outage::Missing(_), .. }) => Exit::NotFound,
+            Self::Supply(error) => error.verdict().map_or(Exit::Failed, of_verdict),
+            Self::VerdictMissing => Exit::NotFound,
+            Self::Verdict { verdict } => of_verdict(*verdict),
+            Self::Plane(error) => error.exit(),
+            Self::Ended { status: OperationStatus::Canceled, .. } => Exit::Canceled,
+            Self::Ended { .. } => Exit::Failed,
+            Self::Interrupted => Exit::Interrupted,
+        }
+    }
+
+    /// Whether everything was shown already.
+    #[must_use]
+    pub const fn is_shown(&self) -> bool {
+        matches!(self, Self::Ended { .. } | Self::Verdict { .. } | Self::VerdictMissing | Self::Interrupted)
+    }
+
+    /// What to do about it, where the sentence does not say.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Missing { fix, .. } | Self::Build { fix, .. } => Some(fix.clone()),
+            Self::Key { source: KeyError::Private(_), .. } => {
+                Some("put the password that the key was made with into FETTLE_KEY_PASSWORD".to_owned())
+            }
+            Self::Key { source: KeyError::Read { .. }, .. } => {
+                Some("make a key with `fettle key generate`, or name another one with --key".to_owned())
+            }
+            Self::Plane(error) => error.help(),
+            _ => None,
+        }
+    }
+}
+
+const fn of_verdict(verdict: Verdict) -> Exit {
+    match verdict {
+        Verdict::Unsigned | Verdict::Untrusted => Exit::Denied,
+        Verdict::Unavailable => Exit::Unavailable,
+        Verdict::Malformed => Exit::Invalid,
+    }
+}

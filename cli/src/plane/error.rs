@@ -1,0 +1,109 @@
+//! What can go wrong between this program and a plane.
+
+use crate::{exit::Exit, plane::Problem};
+
+/// Why the plane did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaneError {
+    /// No connection, or it broke off.
+    #[error("the plane at {address} does not answer")]
+    Unreachable {
+        /// Where it should be.
+        address: String,
+        /// What happened.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// It refused.
+    #[error("{}", sentence(.0))]
+    Refused(Problem),
+    /// The answer makes no sense.
+    #[error("the plane at {address} answered something that this version of fettle does not understand")]
+    Answer {
+        /// Where it is.
+        address: String,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The address is no address.
+    #[error("`{0}` is not the address of a plane; write `http://host:port`")]
+    Address(String),
+    /// The token cannot be sent.
+    #[error("the token has characters that no token has; copy it again")]
+    Token,
+    /// The plane was away for too long while an operation was followed.
+    #[error("the plane at {address} was away for {seconds} s; the operation goes on without this program")]
+    Lost {
+        /// Where it should be.
+        address: String,
+        /// How long.
+        seconds: u64,
+    },
+}
+
+fn sentence(problem: &Problem) -> String {
+    if problem.code.is_empty() {
+        format!("the plane answered {} and says: {}", problem.status, problem.detail)
+    } else if problem.violations.is_empty() {
+        problem.detail.clone()
+    } else {
+        format!("the request breaks {}", crate::error::count(problem.violations.len(), "rule"))
+    }
+}
+
+impl PlaneError {
+    /// The exit code.
+    #[must_use]
+    pub const fn exit(&self) -> Exit {
+        match self {
+            Self::Unreachable { .. } | Self::Lost { .. } => Exit::Unavailable,
+            Self::Refused(problem) => match problem.status {
+                400 | 413 | 422 => Exit::Invalid,
+                401 | 403 => Exit::Denied,
+                404 => Exit::NotFound,
+                409 => Exit::Conflict,
+                408 | 429 | 500..=599 => Exit::Unavailable,
+                _ => Exit::Failed,
+            },
+            Self::Answer { .. } => Exit::Failed,
+            Self::Address(_) | Self::Token => Exit::Usage,
+        }
+    }
+
+    /// The problem document, when there is one.
+    #[must_use]
+    pub const fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Refused(problem) => Some(problem),
+            Self::Unreachable { .. } | Self::Answer { .. } | Self::Address(_) | Self::Token | Self::Lost { .. } => None,
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Unreachable { .. } | Self::Lost { .. } => Some(
+                "start the plane (`fettle dev`, or `fettle-plane serve`), or name another one with --plane or FETTLE_PLANE"
+                    .to_owned(),
+            ),
+            Self::Answer { .. } => Some("use a fettle of the same version as the plane".to_owned()),
+            Self::Refused(problem) => of_code(&problem.code, problem.status),
+            Self::Address(_) | Self::Token => None,
+        }
+    }
+}
+
+fn of_code(code: &str, status: u16) -> Option<String> {
+    let help = match code {
+        "access.unauthenticated" => "give a valid token with FETTLE_TOKEN or --token-file",
+        "operation.unknown" => "`fettle operation list` shows those of this project",
+        "project.unknown" => "name another project with --project, or use a token of this one",
+        "definition.unknown" => "`fettle definition list` shows what is registered",
+        "node.unknown" => "`fettle node list` shows the nodes that you may see",
+        _ if status >= 500 => "try again; if it stays so, read the plane's log",
+        _ => return None,
+    };
+    Some(help.to_owned())
+}

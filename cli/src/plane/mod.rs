@@ -1,0 +1,17 @@
+//! The plane's REST interface, as far as this program uses it.
+
+mod client;
+mod error;
+mod follow;
+mod problem;
+mod view;
+
+pub use self::{
+    client::PlaneClient,
+    error::PlaneError,
+    follow::{Followed, Follower},
+    problem::Problem,
+    view::{
+        Definition, Event, EventPayload, LogLine, NewOperation, Node, Operation, PlannedOperation, Sources, Step, TargetSelector,
+    },
+};

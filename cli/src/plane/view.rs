@@ -1,0 +1,273 @@
+//! What the plane answers. Fields that this program does not know are kept, so that `--json` shows them.
+
+use std::collections::BTreeMap;
+
+use fettle_model::{
+    failure::Failure,
+    operation::{OperationStatus, StepStatus},
+    plan::Plan,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Fields of an answer that have no name here.
+type Rest = Map<String, Value>;
+
+/// An operation that is asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct NewOperation {
+    /// Name of the operation type.
+    pub operation_type: String,
+    /// Its version.
+    pub version: String,
+    /// Its inputs.
+    pub inputs: Value,
+    /// Where.
+    pub target_selector: TargetSelector,
+    /// The same request with the same key makes one operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+/// Which node.
+#[derive(Clone, Debug, Serialize)]
+pub struct TargetSelector {
+    /// Name or id.
+    pub node: String,
+}
+
+/// An operation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Operation {
+    /// Its id.
+    pub operation_id: String,
+    /// Its type.
+    pub operation_type: String,
+    /// The version of the type.
+    pub version: String,
+    /// Where it is.
+    pub status: OperationStatus,
+    /// What was asked for.
+    #[serde(default)]
+    pub target_selector: Value,
+    /// The id of its node.
+    #[serde(default)]
+    pub linked_node_id: String,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// RFC 3339.
+    pub created_at: String,
+    /// When a node took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<String>,
+    /// Its steps, in the order of the plan; only where one operation is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<Step>>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+/// A step of an operation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// Its name.
+    pub step_id: String,
+    /// Its kind.
+    pub kind: String,
+    /// The component that implements it.
+    pub component: String,
+    /// Steps before it.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// Where it is.
+    pub status: StepStatus,
+    /// The latest attempt; 0 when none was started.
+    #[serde(default)]
+    pub attempt_number: u32,
+    /// Milliseconds of the last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// False when there was nothing to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<bool>,
+    /// What it put out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// The step before it that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because_of: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+/// What an operation would be.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PlannedOperation {
+    /// The id of the node it would be for.
+    pub node_id: String,
+    /// Digest of the plan.
+    pub plan_digest: String,
+    /// The plan.
+    pub plan: Plan,
+}
+
+/// A registered version of an operation definition.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Definition {
+    /// Its id.
+    pub id: String,
+    /// Its type.
+    pub operation_type: String,
+    /// Its version.
+    pub version: String,
+    /// One sentence.
+    #[serde(default)]
+    pub summary: String,
+    /// Whether it can be used.
+    pub status: String,
+    /// The signed documents.
+    pub sources: Sources,
+    /// Its steps.
+    #[serde(default)]
+    pub steps: Vec<DefinedStep>,
+    /// RFC 3339.
+    pub created_at: String,
+    /// The whole document; only where one version is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<fettle_model::definition::Definition>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+/// Where the signed documents are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sources {
+    /// The operation definition.
+    pub definition: String,
+    /// The step catalog.
+    pub catalog: String,
+    /// The policy bundle.
+    pub policy: String,
+}
+
+/// A step of a definition.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DefinedStep {
+    /// Its name.
+    pub id: String,
+    /// Its kind.
+    pub uses: String,
+    /// Steps before it.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// What implements it.
+    #[serde(default)]
+    pub component: Option<String>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Node {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// `online` or `offline`.
+    pub status: String,
+    /// The project it belongs to; absent when it is common to all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<String>,
+    /// What it has.
+    #[serde(default)]
+    pub capabilities: BTreeMap<String, String>,
+    /// Tasks it executes at once.
+    #[serde(default)]
+    pub slots: u32,
+    /// Tasks it holds now.
+    #[serde(default)]
+    pub running_tasks: u32,
+    /// Version of its host program.
+    #[serde(default)]
+    pub host_version: String,
+    /// RFC 3339; absent right after it joined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat_at: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+/// A line of a step's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// Where to go on after it.
+    pub cursor: String,
+    /// The step that wrote it.
+    pub step_id: String,
+    /// The attempt that wrote it.
+    pub attempt: u32,
+    /// RFC 3339, by the node's clock.
+    #[serde(default)]
+    pub at: Option<String>,
+    /// `debug`, `info`, `warn` or `error`.
+    pub level: String,
+    /// The line.
+    pub text: String,
+}
+
+/// An event of an operation, as it is followed.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Event {
+    /// `operation.progress` and so on.
+    pub event: String,
+    /// RFC 3339.
+    pub at: String,
+    /// What it says.
+    pub payload: EventPayload,
+}
+
+/// What an event says, as far as it is drawn.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EventPayload {
+    /// The step.
+    pub current_step_name: Option<String>,
+    /// Where the step is.
+    pub step_status: Option<StepStatus>,
+    /// When its attempt started, RFC 3339, by the node's clock.
+    pub step_started_at: Option<String>,
+    /// How far it is, 0 to 100.
+    pub step_percent: Option<u8>,
+    /// What it is doing.
+    pub step_message: Option<String>,
+    /// The attempt.
+    pub attempt_number: Option<u32>,
+    /// Milliseconds of the attempt that ended.
+    pub duration_ms: Option<u64>,
+    /// False when there was nothing to do.
+    pub changed: Option<bool>,
+    /// Why the attempt, the step or the operation failed.
+    pub failure: Option<Failure>,
+    /// Milliseconds until the next attempt.
+    pub retry_in_ms: Option<u64>,
+    /// The step whose failure kept this one from starting.
+    pub because_of: Option<String>,
+}
+
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+pub(super) struct Page<T> {
+    pub(super) items: Vec<T>,
+    #[serde(default)]
+    pub(super) next_cursor: Option<String>,
+}

@@ -1,0 +1,207 @@
+//! What publishing and verifying commands share: the registry client, the key, the trust policy.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use fettle_model::{
+    canonical,
+    document,
+    reference::{Reference, Repository},
+    violation::{Violation, Violations},
+};
+use fettle_supply::{
+    Artifact, ArtifactKind, ContentStore, RegistryClient, RegistryOptions, SigningKey, StoreError, Supplier, SupplyError,
+    TrustPolicy,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{command::Session, error::CommandError};
+
+/// The variable with the password of a key.
+pub const PASSWORD_VARIABLE: &str = "FETTLE_KEY_PASSWORD";
+
+/// How registries are spoken to.
+#[derive(Clone, Debug, Args)]
+pub struct RegistryArguments {
+    /// A registry (`host:port`) to speak to without TLS; loopback addresses always are. Repeatable.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub plain_http: Vec<String>,
+}
+
+/// Where to publish, and with which key.
+#[derive(Clone, Debug, Args)]
+pub struct PublishArguments {
+    /// Where to push to; a place in the registry of the context file when absent.
+    #[arg(long, value_name = "HOST:PORT/PATH")]
+    pub repository: Option<Repository>,
+    /// The private key to sign with; its password is in `FETTLE_KEY_PASSWORD`.
+    #[arg(long, env = "FETTLE_KEY", value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+/// Whose signatures count.
+#[derive(Clone, Debug, Args)]
+pub struct TrustArguments {
+    /// The trust policy: whose signatures count.
+    #[arg(long, env = "FETTLE_TRUST", value_name = "FILE")]
+    pub trust: Option<PathBuf>,
+    #[command(flatten)]
+    registry: RegistryArguments,
+}
+
+/// What was published.
+#[derive(Debug, Serialize)]
+pub struct Published {
+    /// `host:port/path@sha256:<hex>`
+    pub reference: Reference,
+    /// Short name of the key that signed it.
+    pub signed_by: String,
+}
+
+impl RegistryArguments {
+    fn client(&self) -> Result<RegistryClient, CommandError> {
+        let plain_http = self.plain_http.iter().cloned().collect();
+        Ok(RegistryClient::new(RegistryOptions { plain_http, ..RegistryOptions::default() })?)
+    }
+}
+
+impl PublishArguments {
+    /// Pushes and signs. `default_path` is where it goes in the context's registry.
+    ///
+    /// # Errors
+    /// When there is no place or no key, or the registry fails.
+    pub async fn publish(
+        &self,
+        session: &Session,
+        kind: ArtifactKind,
+        default_path: &str,
+        content: Vec<u8>,
+        descriptor: Option<serde_json::Value>,
+    ) -> Result<Published, CommandError> {
+        // All that can be wrong here is found before anything is pushed.
+        let repository = self.repository(session, default_path)?;
+        let key = self.key(session)?;
+        let client = self.registry.client()?;
+        let reference = client.push(kind, &repository, content, descriptor).await?;
+        client.sign(&reference, &key).await?;
+        Ok(Published { reference, signed_by: key.public().id().to_string() })
+    }
+
+    /// Pushes and signs a document in canonical JSON.
+    ///
+    /// # Errors
+    /// As [`Self::publish`].
+    pub async fn publish_document<T: Serialize + Sync>(
+        &self,
+        session: &Session,
+        kind: ArtifactKind,
+        default_path: &str,
+        document: &T,
+    ) -> Result<Published, CommandError> {
+        let content = canonical::to_bytes(document).map_err(|error| CommandError::Broken {
+            subject: format!("the {kind}"),
+            violations: Violations(vec![Violation::new("", error.to_string())]),
+        })?;
+        self.publish(session, kind, default_path, content, None).await
+    }
+
+    fn repository(&self, session: &Session, default_path: &str) -> Result<Repository, CommandError> {
+        let missing = || CommandError::Missing {
+            problem: "it is not said where to push to".to_owned(),
+            fix: "pass --repository host:port/path, or start `fettle dev`, which has a registry".to_owned(),
+        };
+        match (&self.repository, &session.context.registry) {
+            (Some(repository), _) => Ok(repository.clone()),
+            (None, Some(registry)) => format!("{registry}/{default_path}").parse().map_err(|_| missing()),
+            (None, None) => Err(missing()),
+        }
+    }
+
+    fn key(&self, session: &Session) -> Result<SigningKey, CommandError> {
+        let path = self.key.as_ref().or(session.context.key.as_ref()).ok_or_else(|| CommandError::Missing {
+            problem: "it is not said which key to sign with".to_owned(),
+            fix: "pass --key FILE or set FETTLE_KEY; `fettle key generate` makes a key".to_owned(),
+        })?;
+        let password = std::env::var(PASSWORD_VARIABLE).unwrap_or_default();
+        SigningKey::load(path, password.as_bytes()).map_err(|source| CommandError::Key { path: path.clone(), source })
+    }
+}
+
+impl TrustArguments {
+    /// A supplier that verifies everything afresh: its store is empty and goes with it.
+    ///
+    /// # Errors
+    /// When there is no trust policy, or it is not valid.
+    pub fn supplier(&self, session: &Session) -> Result<TemporarySupplier, CommandError> {
+        let path = self.trust.as_ref().or(session.context.trust.as_ref()).ok_or_else(|| CommandError::Missing {
+            problem: "it is not said whose signatures count".to_owned(),
+            fix: "pass --trust FILE or set FETTLE_TRUST; `fettle key generate` prints a trust policy".to_owned(),
+        })?;
+        let text = read(path)?;
+        let trust =
+            TrustPolicy::read(&text).map_err(|source| CommandError::Trust { path: path.clone(), source })?;
+        let directory = tempfile::tempdir()
+            .map_err(|source| CommandError::Write { path: std::env::temp_dir(), source })?;
+        let store = ContentStore::open(directory.path()).map_err(|source| stored(directory.path(), source))?;
+        let supplier = Supplier::new(store, self.registry.client()?, trust);
+        Ok(TemporarySupplier { supplier, _directory: directory })
+    }
+}
+
+fn stored(directory: &Path, source: StoreError) -> CommandError {
+    SupplyError::Store { artifact: directory.display().to_string(), source }.into()
+}
+
+/// A supplier with a store of its own.
+pub struct TemporarySupplier {
+    supplier: Supplier,
+    _directory: tempfile::TempDir,
+}
+
+impl TemporarySupplier {
+    /// A verified artifact.
+    ///
+    /// # Errors
+    /// One of the four verdicts.
+    pub async fn artifact(&self, kind: ArtifactKind, reference: &Reference) -> Result<Artifact, CommandError> {
+        Ok(self.supplier.artifact(kind, reference).await?)
+    }
+
+    /// A verified document.
+    ///
+    /// # Errors
+    /// One of the four verdicts, or when it is signed and has the wrong form.
+    pub async fn document<T: DeserializeOwned>(
+        &self,
+        kind: ArtifactKind,
+        reference: &Reference,
+    ) -> Result<T, CommandError> {
+        let artifact = self.artifact(kind, reference).await?;
+        document::read(&String::from_utf8_lossy(&artifact.content)).map_err(|source| CommandError::SignedDocument {
+            subject: reference.to_string(),
+            what: kind.name(),
+            source,
+        })
+    }
+}
+
+/// Reads a file as text.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read(path: &Path) -> Result<String, CommandError> {
+    fs::read_to_string(path).map_err(|source| CommandError::Read { path: path.to_owned(), source })
+}
+
+/// Reads a YAML or JSON file strictly.
+///
+/// # Errors
+/// When it cannot be read, or has another form.
+pub fn read_document<T: DeserializeOwned>(path: &Path, what: &'static str) -> Result<T, CommandError> {
+    document::read(&read(path)?).map_err(|source| CommandError::Document { path: path.to_owned(), what, source })
+}

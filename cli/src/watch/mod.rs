@@ -1,0 +1,143 @@
+//! Following an operation until it is over: drawn live on a terminal, as plain lines anywhere else.
+//!
+//! [`state`] folds what the plane tells, [`draw`] and [`plain`] make text of it and touch nothing,
+//! [`live`] puts the text on a terminal.
+
+pub mod draw;
+mod live;
+pub mod plain;
+pub mod state;
+pub mod summary;
+mod text;
+
+use std::io::IsTerminal as _;
+
+use fettle_model::operation::OperationStatus;
+use jiff::Timestamp;
+use serde_json::json;
+
+use self::{live::Live, state::WatchState};
+use crate::{
+    command::Session,
+    error::CommandError,
+    output,
+    plane::{Followed, Follower, Operation, PlaneClient},
+};
+
+pub use self::text::clean;
+
+/// Where the story of an operation goes.
+enum Stage {
+    /// Drawn on a terminal.
+    Live(Live),
+    /// One line per event.
+    Plain,
+    /// One JSON value per line.
+    Json,
+}
+
+/// Follows an operation until it is over.
+///
+/// # Errors
+/// `Ended` when it did not succeed; when the plane refuses or stays away; when interrupted.
+pub async fn watch(session: &Session, client: &PlaneClient, operation: Operation) -> Result<(), CommandError> {
+    let id = operation.operation_id.clone();
+    let mut state = WatchState::new(&operation);
+    let mut stage = Stage::choose(session);
+    let mut follower = Follower::of_operation(client, &id);
+    let interrupted = tokio::signal::ctrl_c();
+    tokio::pin!(interrupted);
+    let mut frames = tokio::time::interval(live::FRAME);
+    loop {
+        tokio::select! {
+            heard = follower.next() => match heard {
+                Some(Ok(heard)) => stage.hear(&mut state, heard)?,
+                Some(Err(error)) => {
+                    stage.end();
+                    return Err(error.into());
+                }
+                None => break,
+            },
+            _ = frames.tick(), if matches!(stage, Stage::Live(_)) => {
+                if let Stage::Live(live) = &mut stage {
+                    live.draw(&state, now());
+                }
+            }
+            _ = &mut interrupted => {
+                stage.end();
+                output::remark(&format!("the operation goes on; watch it again with `fettle operation watch {id}`"));
+                return Err(CommandError::Interrupted);
+            }
+        }
+    }
+    let ended = client.operation(&id).await;
+    stage.end();
+    finish(&stage, state, ended?)
+}
+
+fn finish(stage: &Stage, mut state: WatchState, ended: Operation) -> Result<(), CommandError> {
+    state.refresh(&ended);
+    let text = match stage {
+        Stage::Live(live) => live.last_frame(&state, now()) + &summary::text(&ended),
+        Stage::Plain => summary::text(&ended),
+        Stage::Json => format!("{}\n", json!({ "type": "operation", "operation": ended })),
+    };
+    output::write(&text).map_err(CommandError::Output)?;
+    result(&ended)
+}
+
+/// What the end of an operation means to the program.
+///
+/// # Errors
+/// When it did not succeed.
+pub fn result(operation: &Operation) -> Result<(), CommandError> {
+    match operation.status {
+        OperationStatus::Succeeded => Ok(()),
+        status @ (OperationStatus::Queued
+        | OperationStatus::Running
+        | OperationStatus::Failed
+        | OperationStatus::Canceled) => Err(CommandError::Ended { id: operation.operation_id.clone(), status }),
+    }
+}
+
+impl Stage {
+    fn choose(session: &Session) -> Self {
+        if session.output.json {
+            return Self::Json;
+        }
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        if std::io::stdout().is_terminal() && !set("NO_COLOR") && !dumb { Self::Live(Live::new()) } else { Self::Plain }
+    }
+
+    fn hear(&mut self, state: &mut WatchState, heard: Followed) -> Result<(), CommandError> {
+        let line = match self {
+            Self::Live(_) => None,
+            Self::Plain => plain::line(state, &heard),
+            Self::Json => json_line(&heard),
+        };
+        state.hear(heard);
+        match line {
+            Some(line) => output::write(&(line + "\n")).map_err(CommandError::Output),
+            None => Ok(()),
+        }
+    }
+
+    fn end(&mut self) {
+        if let Self::Live(live) = self {
+            live.clear();
+        }
+    }
+}
+
+fn json_line(heard: &Followed) -> Option<String> {
+    match heard {
+        Followed::Event { whole, .. } => Some(json!({ "type": "event", "event": whole }).to_string()),
+        Followed::Log(line) => Some(json!({ "type": "log", "log": line }).to_string()),
+        Followed::Lost | Followed::Back => None,
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::now()
+}
