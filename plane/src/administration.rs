@@ -5,15 +5,20 @@ use std::{path::Path, sync::Arc, time::Duration};
 use fettle_model::name::Label;
 use fettle_store::{
     StoreError,
+    audit::AuditStore as _,
     context::{Actor, Context},
     id::{JoinTokenId, TokenId},
+    page::Page,
     project::{DEFAULT_ORGANISATION, Project, ProjectStore as _},
     token::{NewJoinToken, NewToken, TokenStore as _},
 };
 use fettle_store_sqlite::SqliteStore;
 use jiff::{SignedDuration, Timestamp};
 
-pub use fettle_store::token::{Access, ProjectRole, Token};
+pub use fettle_store::{
+    audit::AuditRecord,
+    token::{Access, ProjectRole, Token},
+};
 
 use crate::{
     clock::{self, Clock, NoRandomness, SystemClock},
@@ -160,6 +165,14 @@ impl Administration {
         };
         self.store.create_join_token(token, self.context()?).await?;
         Ok(secret)
+    }
+
+    /// Up to a thousand rows of the audit trail after a sequence number, the oldest first.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn audit(&self, after: Option<i64>) -> Result<Vec<AuditRecord>, AdministrationError> {
+        Ok(self.store.audit(Page { after, size: 1000 }).await?)
     }
 
     /// Closes the database.

@@ -1,5 +1,6 @@
 //! The program `fettle-plane`.
 
+mod audit;
 mod join_token;
 mod project;
 mod serve;
@@ -37,6 +38,8 @@ enum Command {
     /// Projects.
     #[command(subcommand)]
     Project(project::ProjectCommand),
+    /// Who did what.
+    Audit(audit::Audit),
 }
 
 /// Runs the program with the arguments of the process. Exit code 0: done; 1: it failed; 2: wrong usage.
@@ -53,6 +56,7 @@ pub fn run() -> ExitCode {
             Command::Token(command) => command.run(&arguments.data).await,
             Command::JoinToken(command) => command.run(&arguments.data).await,
             Command::Project(command) => command.run(&arguments.data).await,
+            Command::Audit(audit) => audit.run(&arguments.data).await,
         }
     });
     match done {

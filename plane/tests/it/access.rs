@@ -85,6 +85,11 @@ async fn roles_allow_what_they_should_and_no_more() {
         assert_eq!((status, &problem["code"]), (StatusCode::FORBIDDEN, &json!("access.denied")));
         assert_eq!(plane.call(token, Method::GET, definitions, None).await.0, StatusCode::OK);
     }
+    let trail = Administration::open(plane.directory.path()).await.unwrap().audit(None).await.unwrap();
+    let refused: Vec<_> = trail.iter().filter(|row| row.result == "access.denied").collect();
+    let told: Vec<_> = refused.iter().map(|row| (row.action.as_str(), row.scope.as_str())).collect();
+    let platform = ("definition.register", "platform");
+    assert_eq!(told, [("operation.create", "default/demo"), platform, platform, platform]);
 }
 
 #[tokio::test]

@@ -33,6 +33,10 @@ fn tokens_are_made_listed_and_revoked() {
     assert!(!listed.to_string().contains(secret));
     assert!(program(data, &["token", "revoke", "ci"]).status.success());
     assert!(list()["items"][0]["revoked_at"].is_string());
+    let trail = program(data, &["audit", "--json"]);
+    let actions: Vec<Value> = text(&trail.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let actions: Vec<_> = actions.iter().map(|row| row["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["project.create", "token.create", "token.revoke"]);
     let twice = program(data, &["token", "revoke", "nobody"]);
     assert_eq!((twice.status.code(), text(&twice.stderr)), (Some(1), "error: there is no token `nobody`"));
 }

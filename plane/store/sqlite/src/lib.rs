@@ -58,6 +58,8 @@ impl SqliteStore {
         sqlx::migrate!("./migrations").run(&mut connection).await.map_err(unavailable("migrate"))?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
+            // There is no network between: a ping would double the cost of a small read.
+            .test_before_acquire(false)
             .connect_with(options.create_if_missing(false).pragma("query_only", "ON"))
             .await
             .map_err(unavailable("open"))?;

@@ -38,7 +38,7 @@ pub(crate) async fn create(unit: &mut Unit, new: &NewOperation, context: &Contex
     insert_task(unit, new).await?;
     insert_steps(unit, new).await?;
     insert_artifacts(unit, new).await?;
-    let subject = Subject::read(unit, &new.id.to_string()).await?;
+    let subject = Subject::of(new, context);
     event::append(unit, &subject.operation_id, EventKind::Requested, context.at, &subject.payload()).await?;
     audit::record(unit, context, &subject.scope(), "operation.create", &subject.resource_name()).await?;
     unit.announce(Change::TaskReady(new.node_id));

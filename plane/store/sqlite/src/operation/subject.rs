@@ -3,7 +3,9 @@
 use fettle_store::{
     StoreError,
     change::Change,
+    context::Context,
     id::{NodeId, OperationId},
+    operation::NewOperation,
 };
 use serde_json::{Value, json};
 use sqlx::FromRow;
@@ -25,6 +27,20 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
+    /// The facts of an operation that is being created.
+    pub(crate) fn of(new: &NewOperation, context: &Context) -> Self {
+        Self {
+            operation_id: new.id.to_string(),
+            operation_type: new.plan.operation_type.to_string(),
+            version: new.plan.version.to_string(),
+            org_id: new.project.org_id.to_string(),
+            project_id: new.project.project_id.to_string(),
+            correlation_id: context.correlation_id.clone(),
+            node_id: new.node_id.to_string(),
+            total_steps: i64::try_from(new.plan.steps.len()).unwrap_or(i64::MAX),
+        }
+    }
+
     /// Reads them.
     pub(crate) async fn read(unit: &mut Unit, operation_id: &str) -> Result<Self, StoreError> {
         sqlx::query_as(

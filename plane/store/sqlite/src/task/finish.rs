@@ -12,10 +12,7 @@ use super::held::{Fence, Held, start_operation};
 use crate::{
     audit,
     error::unavailable,
-    operation::{
-        ending::{self, TaskEnding},
-        subject::Subject,
-    },
+    operation::ending::{self, TaskEnding},
     writer::Unit,
 };
 
@@ -50,8 +47,10 @@ pub(crate) async fn finish(
         }
         TaskEnding::Canceled | TaskEnding::Failed { .. } => {}
     }
-    let subject = Subject::read(unit, &held.operation_id).await?;
-    start_operation(unit, &held.operation_id, context).await?;
+    let subject = held.subject;
+    if held.acknowledged == 0 {
+        start_operation(unit, &subject.operation_id, context).await?;
+    }
     audit::record_of(unit, context, &subject, action, &format!("tasks/{}", lease.task_id)).await?;
     ending::end_task(unit, &subject, &lease.task_id.to_string(), &ending, context).await?;
     Ok(Verdict::Accepted)

@@ -1,5 +1,6 @@
 //! Leases that a node holds: acknowledged, extended, resumed. And the fence around them.
 
+use fettle_model::task::Epoch;
 use fettle_store::{
     StoreError,
     change::Change,
@@ -12,16 +13,19 @@ use sqlx::FromRow;
 
 use crate::{error::unavailable, operation::subject::Subject, row, writer::Unit};
 
-/// Where a task is.
+/// Where a task is, and what it is a part of.
 #[derive(Clone, Debug, FromRow)]
 pub(crate) struct Held {
-    pub(crate) operation_id: String,
+    #[sqlx(rename = "task_node_id")]
     pub(crate) node_id: String,
+    #[sqlx(rename = "task_status")]
     pub(crate) status: String,
     pub(crate) epoch: i64,
     pub(crate) acknowledged: i64,
     pub(crate) last_sequence: i64,
     pub(crate) cancel_requested: i64,
+    #[sqlx(flatten)]
+    pub(crate) subject: Subject,
 }
 
 /// How a lease key stands to its task.
@@ -39,8 +43,10 @@ impl Held {
     /// Reads a task.
     pub(crate) async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Self>, StoreError> {
         sqlx::query_as(
-            "SELECT operation_id, node_id, status, epoch, acknowledged, last_sequence, cancel_requested
-             FROM tasks WHERE task_id = $1",
+            "SELECT tasks.node_id AS task_node_id, tasks.status AS task_status, epoch, acknowledged, last_sequence,
+                 cancel_requested, operation_id, operation_type, version, org_id, project_id, correlation_id,
+                 linked_node_id, total_steps
+             FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1",
         )
         .bind(task_id.to_string())
         .fetch_optional(&mut unit.connection)
@@ -60,21 +66,23 @@ impl Held {
     }
 }
 
-/// The task of a key, when the key is its current lease.
-pub(crate) async fn current(unit: &mut Unit, lease: &LeaseKey) -> Result<Option<Held>, StoreError> {
-    let held = Held::read(unit, lease.task_id).await?;
-    Ok(held.filter(|held| held.fence(lease) == Fence::Current))
-}
-
-async fn set_deadline(unit: &mut Unit, task_id: TaskId, deadline: Timestamp) -> Result<(), StoreError> {
-    sqlx::query("UPDATE tasks SET deadline = max(deadline, $2), acknowledged = 1 WHERE task_id = $1")
-        .bind(task_id.to_string())
-        .bind(deadline.as_millisecond())
-        .execute(&mut unit.connection)
-        .await
-        .map_err(unavailable("extend_lease"))?;
+/// Moves the deadline of a key's lease and marks it acknowledged; nothing when it is not the task's
+/// current lease. Answers the operation, and whether it should be canceled.
+async fn hold(unit: &mut Unit, lease: &LeaseKey, deadline: Timestamp) -> Result<Option<(String, i64)>, StoreError> {
+    let held = sqlx::query_as(
+        "UPDATE tasks SET deadline = max(deadline, $4), acknowledged = 1
+         WHERE task_id = $1 AND node_id = $2 AND epoch = $3 AND status = 'leased'
+         RETURNING operation_id, cancel_requested",
+    )
+    .bind(lease.task_id.to_string())
+    .bind(lease.node_id.to_string())
+    .bind(i64::try_from(lease.epoch.0).unwrap_or(i64::MAX))
+    .bind(deadline.as_millisecond())
+    .fetch_optional(&mut unit.connection)
+    .await
+    .map_err(unavailable("extend_lease"))?;
     unit.announce(Change::Lease);
-    Ok(())
+    Ok(held)
 }
 
 /// The operation runs from its first taken task on.
@@ -93,32 +101,18 @@ pub(crate) async fn start_operation(unit: &mut Unit, operation_id: &str, context
     Ok(())
 }
 
-pub(crate) async fn acknowledge(
-    unit: &mut Unit,
-    lease: LeaseKey,
-    deadline: Timestamp,
-    context: &Context,
-) -> Result<Verdict, StoreError> {
-    let Some(held) = current(unit, &lease).await? else { return Ok(Verdict::Stale) };
-    set_deadline(unit, lease.task_id, deadline).await?;
-    if held.acknowledged == 0 {
-        start_operation(unit, &held.operation_id, context).await?;
-    }
-    Ok(Verdict::Accepted)
-}
-
+/// The same for an acknowledgement and for an extension: what holds a lease has taken its task.
 pub(crate) async fn extend(
     unit: &mut Unit,
     lease: LeaseKey,
     deadline: Timestamp,
     context: &Context,
 ) -> Result<Extended, StoreError> {
-    let Some(held) = current(unit, &lease).await? else {
+    let Some((operation_id, cancel_requested)) = hold(unit, &lease, deadline).await? else {
         return Ok(Extended { verdict: Verdict::Stale, canceled: false });
     };
-    set_deadline(unit, lease.task_id, deadline).await?;
-    start_operation(unit, &held.operation_id, context).await?;
-    Ok(Extended { verdict: Verdict::Accepted, canceled: held.cancel_requested != 0 })
+    start_operation(unit, &operation_id, context).await?;
+    Ok(Extended { verdict: Verdict::Accepted, canceled: cancel_requested != 0 })
 }
 
 pub(crate) async fn resume(
@@ -132,8 +126,8 @@ pub(crate) async fn resume(
     for task_id in held {
         match Held::read(unit, *task_id).await? {
             Some(task) if task.node_id == node_id.to_string() && task.status == "leased" => {
-                set_deadline(unit, *task_id, deadline).await?;
-                start_operation(unit, &task.operation_id, context).await?;
+                let epoch = Epoch(row::number("task", task.epoch)?);
+                extend(unit, LeaseKey { node_id, task_id: *task_id, epoch }, deadline, context).await?;
                 resumed.renewed.push(*task_id);
             }
             // It will be leased again, under a new epoch.

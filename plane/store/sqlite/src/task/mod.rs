@@ -63,7 +63,7 @@ impl TaskStore for SqliteStore {
     ) -> Result<Verdict, StoreError> {
         self.writer
             .run("acknowledge_lease", move |unit| {
-                Box::pin(async move { held::acknowledge(unit, lease, deadline, &context).await })
+                Box::pin(async move { Ok(held::extend(unit, lease, deadline, &context).await?.verdict) })
             })
             .await
     }

@@ -19,20 +19,13 @@ use serde_json::{Value, json};
 use sqlx::FromRow;
 
 use super::held::{Fence, Held, start_operation};
-use crate::{
-    error::unavailable,
-    event, log,
-    operation::subject::{Subject, with},
-    row,
-    writer::Unit,
-};
+use crate::{error::unavailable, event, log, operation::subject::with, row, writer::Unit};
 
 const VERB: &str = "apply_reports";
 
 /// A task while reports of it are stored.
 struct Target {
     held: Held,
-    subject: Subject,
     task_id: TaskId,
 }
 
@@ -70,9 +63,8 @@ pub(crate) async fn apply_all(
 }
 
 async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Target>, StoreError> {
-    let Some(held) = Held::read(unit, task_id).await? else { return Ok(None) };
-    let subject = Subject::read(unit, &held.operation_id).await?;
-    Ok(Some(Target { held, subject, task_id }))
+    let held = Held::read(unit, task_id).await?;
+    Ok(held.map(|held| Target { held, task_id }))
 }
 
 async fn apply(
@@ -93,7 +85,7 @@ async fn apply(
     }
     store(unit, target, &report.event, context).await?;
     target.held.last_sequence = target.held.last_sequence.max(sequence);
-    unit.announce(target.subject.change()?);
+    unit.announce(target.held.subject.change()?);
     Ok(Verdict::Accepted)
 }
 
@@ -120,7 +112,9 @@ macro_rules! update_open_step {
 async fn store(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Context) -> Result<(), StoreError> {
     match event {
         StepEvent::Started { step_id, attempt, at } => {
-            start_operation(unit, &target.subject.operation_id, context).await?;
+            if target.held.acknowledged == 0 {
+                start_operation(unit, &target.held.subject.operation_id, context).await?;
+            }
             let step = sqlx::query_as(update_open_step!(
                 "status = 'running', attempt_number = max(attempt_number, $3), started_at = $4, percent = NULL,
                  message = NULL"
@@ -210,7 +204,7 @@ async fn append_log(
             .await
             .map_err(unavailable(VERB))?;
     let (stored,) = found.ok_or_else(|| unknown_step(target, step_id))?;
-    let kept = log::append(unit, &target.subject.operation_id, step_id, attempt, stored, lines).await?;
+    let kept = log::append(unit, &target.held.subject.operation_id, step_id, attempt, stored, lines).await?;
     sqlx::query(
         "UPDATE operation_steps SET log_lines = log_lines + $3, last_log = coalesce($4, last_log)
          WHERE task_id = $1 AND step_id = $2",
@@ -249,8 +243,8 @@ async fn progress(
         "step_percent": step.percent,
         "attempt_number": step.attempt_number,
     });
-    let payload = with(with(target.subject.payload(), facts), fields);
-    event::append(unit, &target.subject.operation_id, EventKind::Progress, context.at, &payload).await
+    let payload = with(with(target.held.subject.payload(), facts), fields);
+    event::append(unit, &target.held.subject.operation_id, EventKind::Progress, context.at, &payload).await
 }
 
 async fn refuse_unknown(unit: &mut Unit, target: &Target, step_id: &StepId) -> Result<(), StoreError> {

@@ -44,6 +44,5 @@ pub(crate) async fn create(
         Created::New(operation) => (StatusCode::CREATED, operation),
         Created::Repeated(operation) => (StatusCode::OK, operation),
     };
-    let steps = state.store.steps(operation.id).await?;
-    Ok((status, Json(OperationView::whole(operation, steps))))
+    Ok((status, Json(OperationView::brief(operation))))
 }
