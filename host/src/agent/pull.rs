@@ -40,11 +40,9 @@ async fn hold(
     let (requests, outgoing) = mpsc::channel(16);
     let mut ended = agent.ended.subscribe();
     ended.mark_unchanged();
-    let hello = PullHello {
-        node_id: node_id.to_string(),
-        held_task_ids: agent.workers().keys().cloned().collect(),
-        free_slots: agent.free_slots(),
-    };
+    // Not inside the message: the lock would be held until the message is made, which takes it again.
+    let held_task_ids = agent.workers().keys().cloned().collect();
+    let hello = PullHello { node_id: node_id.to_string(), held_task_ids, free_slots: agent.free_slots() };
     send(&requests, pull_request::Request::Hello(hello)).await?;
     let mut incoming = agent.client.clone().pull(ReceiverStream::new(outgoing)).await?.into_inner();
     *waits = backoff();
