@@ -97,7 +97,7 @@ async fn write(mut unit: Unit, mut queue: mpsc::Receiver<Job>, listener: Arc<dyn
         let failed = result.err().map(|error| error.to_string());
         if let Some(reason) = &failed {
             tracing::error!(reason, verbs = replies.len(), "a commit failed; nothing of it was written");
-            let _ = sqlx::query("ROLLBACK").execute(&mut unit.connection).await;
+            let _ = run(&mut unit, "ROLLBACK").await;
             unit.changes.clear();
         }
         for change in unit.changes.drain(..) {
@@ -123,9 +123,10 @@ async fn commit(
         return (replies, result);
     }
     fettle_crash::point("store::before_commit");
-    let result = sqlx::query("COMMIT").execute(&mut unit.connection).await;
+    // Releases the last savepoint too.
+    let result = run(unit, "COMMIT").await;
     fettle_crash::point("store::after_commit");
-    (replies, result.map(drop))
+    (replies, result)
 }
 
 async fn fill(
@@ -135,28 +136,27 @@ async fn fill(
     replies: &mut Vec<Reply>,
 ) -> Result<(), sqlx::Error> {
     // Immediate: a transaction that starts reading and then writes could fail in the middle.
-    sqlx::query("BEGIN IMMEDIATE").execute(&mut unit.connection).await?;
-    for job in jobs {
-        step(unit, job, replies).await?;
-    }
+    run(unit, "BEGIN IMMEDIATE; SAVEPOINT verb").await?;
+    let mut jobs = jobs.fuse();
     while replies.len() < GROUP
-        && let Ok(job) = queue.try_recv()
+        && let Some(job) = jobs.next().or_else(|| queue.try_recv().ok())
     {
-        step(unit, job, replies).await?;
+        if !replies.is_empty() {
+            run(unit, "RELEASE verb; SAVEPOINT verb").await?;
+        }
+        let announced = unit.changes.len();
+        let (keep, reply) = job(unit).await;
+        replies.push(reply);
+        if !keep {
+            unit.changes.truncate(announced);
+            // Fails when the database rolled back everything on its own, as it does when the disk is full.
+            run(unit, "ROLLBACK TO verb").await?;
+        }
     }
     Ok(())
 }
 
-async fn step(unit: &mut Unit, job: Job, replies: &mut Vec<Reply>) -> Result<(), sqlx::Error> {
-    let announced = unit.changes.len();
-    sqlx::query("SAVEPOINT verb").execute(&mut unit.connection).await?;
-    let (keep, reply) = job(unit).await;
-    replies.push(reply);
-    if !keep {
-        unit.changes.truncate(announced);
-        // Fails when the database rolled back everything on its own, as it does when the disk is full.
-        sqlx::query("ROLLBACK TO verb").execute(&mut unit.connection).await?;
-    }
-    sqlx::query("RELEASE verb").execute(&mut unit.connection).await?;
-    Ok(())
+/// Each call is a turn of the connection's thread, so what belongs together goes together.
+async fn run(unit: &mut Unit, statements: &'static str) -> Result<(), sqlx::Error> {
+    sqlx::query(statements).execute(&mut unit.connection).await.map(drop)
 }

@@ -35,9 +35,7 @@ pub(crate) async fn create(unit: &mut Unit, new: &NewOperation, context: &Contex
     if !insert(unit, new, context).await? {
         return repeated(unit, new).await;
     }
-    insert_task(unit, new).await?;
-    insert_steps(unit, new).await?;
-    insert_artifacts(unit, new).await?;
+    insert_parts(unit, new).await?;
     let subject = Subject::of(new, context);
     event::append(unit, &subject.operation_id, EventKind::Requested, context.at, &subject.payload()).await?;
     audit::record(unit, context, &subject.scope(), "operation.create", &subject.resource_name()).await?;
@@ -118,17 +116,6 @@ async fn repeated(unit: &mut Unit, new: &NewOperation) -> Result<Created, StoreE
     ))
 }
 
-async fn insert_task(unit: &mut Unit, new: &NewOperation) -> Result<(), StoreError> {
-    sqlx::query("INSERT INTO tasks (task_id, operation_id, node_id, status) VALUES ($1, $2, $3, 'ready')")
-        .bind(new.task_id.to_string())
-        .bind(new.id.to_string())
-        .bind(new.node_id.to_string())
-        .execute(&mut unit.connection)
-        .await
-        .map_err(unavailable(VERB))?;
-    Ok(())
-}
-
 #[derive(Serialize)]
 struct StepColumns<'a> {
     id: &'a StepId,
@@ -137,43 +124,43 @@ struct StepColumns<'a> {
     needs: &'a BTreeSet<StepId>,
 }
 
-async fn insert_steps(unit: &mut Unit, new: &NewOperation) -> Result<(), StoreError> {
-    let steps: Vec<StepColumns<'_>> = new
-        .plan
-        .steps
-        .iter()
-        .map(|step| StepColumns { id: &step.id, kind: &step.kind, component: &step.component, needs: &step.needs })
-        .collect();
+/// The task, its steps, and every artifact that the operation is made of, so that "what ran this
+/// component" is one query. One call, because each is a turn of the connection's thread.
+async fn insert_parts(unit: &mut Unit, new: &NewOperation) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO operation_steps (task_id, operation_id, step_index, step_id, kind, component, needs)
+        "INSERT INTO tasks (task_id, operation_id, node_id, status) VALUES ($1, $2, $3, 'ready');
+         INSERT INTO operation_steps (task_id, operation_id, step_index, step_id, kind, component, needs)
          SELECT $1, $2, key, value ->> 'id', value ->> 'kind', value ->> 'component', value -> 'needs'
-         FROM json_each($3)",
+         FROM json_each($4);
+         INSERT INTO operation_artifacts (operation_id, role, reference) SELECT $2, key, value FROM json_each($5)",
     )
     .bind(new.task_id.to_string())
     .bind(new.id.to_string())
-    .bind(row::text(WHAT, &steps)?)
+    .bind(new.node_id.to_string())
+    .bind(steps(&new.plan)?)
+    .bind(artifacts(&new.plan)?)
     .execute(&mut unit.connection)
     .await
     .map_err(unavailable(VERB))?;
     Ok(())
 }
 
-/// Every artifact that the operation is made of, so that "what ran this component" is one query.
-async fn insert_artifacts(unit: &mut Unit, new: &NewOperation) -> Result<(), StoreError> {
-    let sources = &new.plan.sources;
+fn steps(plan: &Plan) -> Result<String, StoreError> {
+    let columns = plan.steps.iter().map(|step| StepColumns {
+        id: &step.id,
+        kind: &step.kind,
+        component: &step.component,
+        needs: &step.needs,
+    });
+    row::text(WHAT, &columns.collect::<Vec<_>>())
+}
+
+fn artifacts(plan: &Plan) -> Result<String, StoreError> {
     let mut artifacts = BTreeMap::from([
-        ("definition".to_owned(), &sources.definition),
-        ("catalog".to_owned(), &sources.catalog),
-        ("policy".to_owned(), &sources.policy),
+        ("definition".to_owned(), &plan.sources.definition),
+        ("catalog".to_owned(), &plan.sources.catalog),
+        ("policy".to_owned(), &plan.sources.policy),
     ]);
-    artifacts.extend(new.plan.steps.iter().map(|step| (format!("step/{}", step.kind), &step.component)));
-    sqlx::query(
-        "INSERT INTO operation_artifacts (operation_id, role, reference) SELECT $1, key, value FROM json_each($2)",
-    )
-    .bind(new.id.to_string())
-    .bind(row::text(WHAT, &artifacts)?)
-    .execute(&mut unit.connection)
-    .await
-    .map_err(unavailable(VERB))?;
-    Ok(())
+    artifacts.extend(plan.steps.iter().map(|step| (format!("step/{}", step.kind), &step.component)));
+    row::text(WHAT, &artifacts)
 }
