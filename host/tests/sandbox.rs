@@ -34,6 +34,17 @@ async fn a_component_that_imports_what_is_not_granted_is_refused_before_it_runs(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_grant_beyond_the_ceiling_of_the_node_is_refused_before_anything_runs() {
+    let node = TestNode::new();
+    let grants: Grants = fettle_model::document::read("{files: {write: [other]}}").unwrap();
+    let Err(failure) = fettle_host::capabilities::Configured::new(&node.node, &grants, &node.policy, None) else {
+        panic!("it was granted")
+    };
+    assert_eq!((failure.class, failure.code.as_str()), (FailureClass::Denied, "grant.beyond-ceiling"));
+    assert!(failure.message.contains("files.write: other"), "{failure}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn machine_code_and_garbage_are_never_loaded() {
     let node = TestNode::new();
     let compiled = node.sandbox.engine().engine().precompile_component(&common::component("noop")).unwrap();

@@ -61,14 +61,11 @@ async fn a_component_that_was_changed_in_the_registry_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_beyond_the_ceiling_of_the_node_is_refused_before_anything_runs() {
+async fn a_grant_beyond_the_ceiling_is_refused_when_its_definition_is_registered() {
     let supply = Supply::with(&["file-render", "noop"]).await;
     let fleet = Fleet::start(PROGRAMS, &supply.trust).await;
     let policy = POLICY.replace("files: { write: [models, config] }", "files: { write: [models] }");
-    fleet.register(&supply.publish(crate::RENDER, &policy).await).await;
-    let operation = fleet.run("test.render", &json!({"text": "x"})).await;
-    assert_eq!(operation["status"], "failed", "{operation:#}");
-    assert_eq!(operation["failure"]["code"], "grant.beyond-ceiling", "{operation:#}");
-    assert!(operation["failure"]["message"].as_str().unwrap().contains("files.write: config"), "{operation:#}");
-    assert!(!fleet.node_file("config/rendered.txt").exists());
+    let (status, problem) = fleet.try_register(&supply.publish(crate::RENDER, &policy).await).await;
+    assert_eq!(status.as_u16(), 422, "{problem:#}");
+    assert!(problem.to_string().contains("`files.write: config` is beyond the ceiling"), "{problem:#}");
 }

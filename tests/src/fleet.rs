@@ -42,7 +42,7 @@ pub struct Fleet {
 }
 
 /// How long anything may take here. Generous: the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(15);
 
 impl Fleet {
     /// Prepares directories and tokens; nothing runs yet.
@@ -293,4 +293,12 @@ fn text(path: &Path) -> &str {
 
 fn secret(created: &(impl Sized, fettle_plane::administration::Secret)) -> String {
     created.1.reveal().to_owned()
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
+    }
 }

@@ -132,7 +132,7 @@ impl Agent {
         // What was begun goes on at once; the plane may be away for long.
         for Held { task, epoch, outcome } in held {
             tracing::info!(task_id = task.task_id, "resuming from the journal");
-            worker::start(&self, task, epoch, outcome, &mut tasks);
+            worker::start(&self, task, (epoch, worker::SHORTEST_LEASE), outcome, &mut tasks);
         }
         let (node_id, heartbeat_interval) = tokio::select! {
             registered = self.register() => registered?,

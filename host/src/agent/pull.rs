@@ -95,7 +95,8 @@ async fn take_lease(
     if known.is_none() {
         let held = agent.executor.journal.held().await.map_err(|error| error.to_string())?;
         let outcome = held.into_iter().find(|held| held.task.task_id == task.task_id).and_then(|held| held.outcome);
-        worker::start(agent, task.clone(), epoch, outcome, tasks);
+        let lease = Duration::from_secs(lease.lease_seconds.max(1).into());
+        worker::start(agent, task.clone(), (epoch, lease), outcome, tasks);
     }
     let request = AckRequest { node_id: node_id.to_string(), task_id: task.task_id, epoch: epoch.0 };
     agent.client.clone().ack(request).await.map(|_| ()).map_err(|status| status.message().to_owned())

@@ -9,8 +9,8 @@ use tokio::{sync::watch, task::JoinSet};
 use super::{Agent, report};
 use crate::executor::{Interrupted, Signals};
 
-/// How often a lease is made longer.
-const EXTEND_EVERY: Duration = Duration::from_secs(5);
+/// How long a lease is taken to last until the plane has said it.
+pub(super) const SHORTEST_LEASE: Duration = Duration::from_secs(3);
 
 /// What the agent knows of a task on its way.
 pub(super) struct Worker {
@@ -33,7 +33,7 @@ impl Worker {
 pub(super) fn start(
     agent: &Arc<Agent>,
     task: Task,
-    epoch: Epoch,
+    (epoch, lease): (Epoch, Duration),
     outcome: Option<TaskOutcome>,
     tasks: &mut JoinSet<()>,
 ) {
@@ -44,7 +44,7 @@ pub(super) fn start(
     let agent = Arc::clone(agent);
     tasks.spawn(async move {
         let task_id = task.task_id.clone();
-        let work = Work { agent: &agent, task: &task, epoch, signals };
+        let work = Work { agent: &agent, task: &task, epoch, lease, signals };
         work.run(outcome).await;
         agent.workers().remove(&task_id);
         agent.ended.send_modify(|count| *count = count.wrapping_add(1));
@@ -55,6 +55,7 @@ pub(super) struct Work<'a> {
     pub(super) agent: &'a Agent,
     pub(super) task: &'a Task,
     pub(super) epoch: watch::Receiver<Epoch>,
+    pub(super) lease: Duration,
     pub(super) signals: Signals,
 }
 
@@ -112,11 +113,10 @@ impl Work<'_> {
 
     /// Makes the lease last; ends only when the plane says that it is lost.
     async fn extend(&self) {
-        let mut every = tokio::time::interval(EXTEND_EVERY);
-        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        every.tick().await;
+        let mut lease = self.lease;
         loop {
-            every.tick().await;
+            // Three tries within a lease: one that is lost on the way does not lose the lease.
+            tokio::time::sleep(lease / 3).await;
             let epoch = *self.epoch.borrow();
             let request = ExtendRequest {
                 node_id: self.task.node_id.clone(),
@@ -130,7 +130,7 @@ impl Work<'_> {
                     self.signals.put_down.cancel();
                     return;
                 }
-                Ok(_) => {}
+                Ok(response) => lease = Duration::from_secs(response.lease_seconds.max(1).into()),
                 // A plane that is away for a while is no reason to stop.
                 Err(status) => tracing::debug!(reason = status.message(), "a lease could not be extended"),
             }
