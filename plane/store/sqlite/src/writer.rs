@@ -160,3 +160,97 @@ async fn fill(
 async fn run(unit: &mut Unit, statements: &'static str) -> Result<(), sqlx::Error> {
     sqlx::query(statements).execute(&mut unit.connection).await.map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex as SyncMutex;
+
+    use fettle_store::id::OperationId;
+    use sqlx::{ConnectOptions as _, sqlite::SqliteConnectOptions};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(SyncMutex<Vec<Change>>);
+
+    impl Listener for Heard {
+        fn changed(&self, change: &Change) {
+            self.0.lock().unwrap().push(change.clone());
+        }
+    }
+
+    async fn writer() -> (tempfile::TempDir, Writer, Arc<Heard>) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("test.db");
+        let connection = SqliteConnectOptions::new().filename(file).create_if_missing(true).connect().await.unwrap();
+        let heard = Arc::new(Heard::default());
+        let writer = Writer::start(connection, Arc::<Heard>::clone(&heard));
+        execute(&writer, "CREATE TABLE things (text TEXT NOT NULL) STRICT").await.unwrap();
+        (directory, writer, heard)
+    }
+
+    fn change() -> Change {
+        Change::Operation("01ARZ3NDEKTSV4RRFFQ69G5FAV".parse::<OperationId>().unwrap())
+    }
+
+    async fn execute(writer: &Writer, statement: &'static str) -> Result<(), StoreError> {
+        writer
+            .run("test", move |unit| {
+                Box::pin(async move {
+                    unit.announce(change());
+                    run(unit, statement).await.map_err(unavailable("test"))
+                })
+            })
+            .await
+    }
+
+    async fn count(writer: &Writer) -> i64 {
+        let count = writer.run("count", |unit| {
+            Box::pin(async move {
+                let (count,): (i64,) = sqlx::query_as("SELECT count(*) FROM things")
+                    .fetch_one(&mut unit.connection)
+                    .await
+                    .map_err(unavailable("count"))?;
+                Ok(count)
+            })
+        });
+        count.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_refused_verb_leaves_the_others_of_its_commit_alone() {
+        let (_directory, writer, _) = writer().await;
+        let good = "INSERT INTO things VALUES ('kept')";
+        let half = "INSERT INTO things VALUES ('half'); INSERT INTO things VALUES (NULL)";
+        let answers = tokio::join!(execute(&writer, good), execute(&writer, half), execute(&writer, good));
+        assert!(answers.0.is_ok() && answers.1.is_err() && answers.2.is_ok());
+        assert_eq!(count(&writer).await, 2);
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_refuses_writes_tells_nobody_of_them_and_passes() {
+        let (_directory, writer, heard) = writer().await;
+        execute(&writer, "PRAGMA max_page_count = 4").await.unwrap();
+        heard.0.lock().unwrap().clear();
+        let large = "INSERT INTO things VALUES (hex(randomblob(100000)))";
+        let answers = tokio::join!(execute(&writer, large), execute(&writer, large));
+        for answer in [answers.0, answers.1] {
+            let error = answer.unwrap_err();
+            assert!(error.to_string().contains("check its disk space"), "{error}");
+        }
+        assert!(heard.0.lock().unwrap().is_empty(), "a change that did not happen was announced");
+        execute(&writer, "PRAGMA max_page_count = 1000000").await.unwrap();
+        execute(&writer, large).await.unwrap();
+        assert_eq!(count(&writer).await, 1);
+        assert_eq!(heard.0.lock().unwrap().last(), Some(&change()));
+    }
+
+    #[tokio::test]
+    async fn a_closed_writer_has_finished_what_was_queued_and_refuses_more() {
+        let (_directory, writer, _) = writer().await;
+        let queued = execute(&writer, "INSERT INTO things VALUES ('queued')");
+        tokio::join!(queued, writer.close()).0.unwrap();
+        let late = execute(&writer, "INSERT INTO things VALUES ('late')").await.unwrap_err();
+        assert!(matches!(late, StoreError::Unavailable { verb: "test", .. }), "{late}");
+    }
+}
