@@ -13,3 +13,20 @@ async fn open() -> (tempfile::TempDir, Arc<dyn Store>) {
 }
 
 fettle_store::laws!(open);
+
+#[test]
+fn every_law_is_run() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/laws");
+    let list = std::fs::read_to_string(directory.join("mod.rs")).unwrap();
+    let mut laws = 0;
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        for line in std::fs::read_to_string(entry.unwrap().path()).unwrap().lines() {
+            let name = line.strip_prefix("pub async fn ").and_then(|rest| rest.strip_suffix("(store: &dyn Store) {"));
+            if let Some(name) = name {
+                assert!(list.contains(name), "law `{name}` is not in the list of `laws!`");
+                laws += 1;
+            }
+        }
+    }
+    assert!(laws >= 40);
+}
