@@ -39,9 +39,14 @@ impl Scenario<'_> {
             Victim::Host => fleet.host_environment = environment,
             Victim::Plane => fleet.plane_environment = environment,
         }
-        fleet.start_plane().await;
-        fleet.start_host();
         let mut died = false;
+        fleet.restart_plane();
+        eventually("the plane to listen", PATIENCE, async || {
+            died |= victim == Victim::Plane && restart(&mut fleet, victim);
+            fleet.note_address()
+        })
+        .await;
+        fleet.start_host();
         let mut registered = false;
         let mut submitted = None;
         let operation = eventually("the operation to end", PATIENCE * 2, async || {
@@ -91,8 +96,12 @@ fn points(trace: &Path) -> Vec<String> {
 }
 
 /// Nothing of the operation is left on the node: no process, no unfinished file, no task in the journal.
-async fn nothing_is_left(fleet: &mut Fleet, point: &str) {
-    eventually("the journal to be empty", PATIENCE, || async {
+///
+/// Answers whether the victim died only now.
+async fn nothing_is_left(fleet: &mut Fleet, victim: Victim, point: &str) -> bool {
+    let mut died = false;
+    eventually("the journal to be empty", PATIENCE, async || {
+        died |= restart(fleet, victim);
         let journal = Journal::open(&fleet.host_directory().join("journal.sqlite")).await.ok()?;
         journal.held().await.ok()?.is_empty().then_some(())
     })
@@ -119,6 +128,7 @@ async fn nothing_is_left(fleet: &mut Fleet, point: &str) {
             }
         }
     }
+    died
 }
 
 /// The plane accepted the result of each step exactly once.
@@ -152,8 +162,8 @@ async fn every_point_survives(victim: Victim) {
             assert_eq!(operation["status"], "succeeded", "{point}: {operation:#}\n{}", fleet.logs());
             assert_eq!(std::fs::read_to_string(fleet.node_file("config/rendered.txt")).unwrap(), "kept", "{point}");
             accepted_once(&fleet, &operation, point).await;
-            nothing_is_left(&mut fleet, point).await;
-            Ok::<bool, ()>(died)
+            let died_late = nothing_is_left(&mut fleet, victim, point).await;
+            Ok::<bool, ()>(died || died_late)
         }
     });
     let died: Vec<bool> = futures::stream::iter(runs).buffer_unordered(AT_ONCE).try_collect().await.unwrap();
@@ -200,7 +210,7 @@ async fn a_command_that_may_not_be_repeated_is_never_run_twice() {
                 let made = Path::new(scenario.inputs["directory"].as_str().unwrap()).is_dir();
                 assert!(made && operation["status"] == "succeeded", "{point}: {operation:#}");
             }
-            nothing_is_left(&mut fleet, &point).await;
+            nothing_is_left(&mut fleet, Victim::Host, &point).await;
         }
     });
     futures::stream::iter(runs).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;

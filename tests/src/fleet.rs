@@ -42,7 +42,7 @@ pub struct Fleet {
 }
 
 /// How long anything may take here. Generous: the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Fleet {
     /// Prepares directories and tokens; nothing runs yet.
@@ -87,7 +87,13 @@ impl Fleet {
     /// Starts the plane, at the address it had before if it had one, and waits until it listens.
     pub async fn start_plane(&mut self) {
         self.restart_plane();
-        self.listen = eventually("the plane to listen", PATIENCE, || async { self.announced() }).await;
+        eventually("the plane to listen", PATIENCE, async || self.note_address()).await;
+    }
+
+    /// Takes note of where the plane listens; none while it does not.
+    pub fn note_address(&mut self) -> Option<()> {
+        self.listen = self.announced()?;
+        Some(())
     }
 
     /// Starts the plane, at the address it had before if it had one.
@@ -108,7 +114,9 @@ impl Fleet {
         ];
         let log = self.directory.path().join("plane.log");
         let _ = std::fs::remove_file(&log);
-        self.plane = Some(Process::start(Path::new(self.programs.plane), arguments, &self.plane_environment, log));
+        let mut environment = self.plane_environment.clone();
+        environment.push(("RUST_LOG".to_owned(), "info,fettle_plane::api::correlation=warn".to_owned()));
+        self.plane = Some(Process::start(Path::new(self.programs.plane), arguments, &environment, log));
     }
 
     fn announced(&self) -> Option<String> {
