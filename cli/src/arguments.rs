@@ -6,9 +6,9 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     command::{
-        self, Session, catalog::CatalogCommand, completions::Completions, definition::DefinitionCommand, dev::Dev,
-        key::KeyCommand, node::NodeCommand, nvml_snapshot::NvmlSnapshot, operation::OperationCommand,
-        policy::PolicyCommand, step::StepCommand,
+        self, Session, artifact::ArtifactCommand, catalog::CatalogCommand, completions::Completions,
+        definition::DefinitionCommand, dev::Dev, key::KeyCommand, node::NodeCommand, nvml_snapshot::NvmlSnapshot,
+        operation::OperationCommand, policy::PolicyCommand, step::StepCommand,
     },
     context::Context,
     error::CommandError,
@@ -56,6 +56,9 @@ enum Command {
     /// Steps: build, publish, inspect, verify.
     #[command(subcommand)]
     Step(StepCommand),
+    /// Artifacts of files: models, datasets.
+    #[command(subcommand)]
+    Artifact(ArtifactCommand),
     /// Catalogs: which component implements which step kind.
     #[command(subcommand)]
     Catalog(CatalogCommand),
@@ -120,16 +123,15 @@ fn start(command: Command, output: Output) -> Result<(), CommandError> {
 async fn run(command: Command, session: Session) -> Result<(), CommandError> {
     match command {
         Command::Step(command) => command.run(&session).await,
+        Command::Artifact(command) => command.run(&session).await,
         Command::Catalog(command) => command.run(&session).await,
         Command::Policy(command) => command.run(&session).await,
         Command::Definition(command) => command.run(&session).await,
         Command::Operation(command) => command.run(&session).await,
         Command::Node(command) => command.run(&session).await,
-        Command::Dev(_)
-        | Command::Key(_)
-        | Command::Completions(_)
-        | Command::ExitCodes
-        | Command::NvmlSnapshot(_) => Ok(()),
+        Command::Dev(_) | Command::Key(_) | Command::Completions(_) | Command::ExitCodes | Command::NvmlSnapshot(_) => {
+            Ok(())
+        }
     }
 }
 

@@ -7,14 +7,13 @@ use std::{
 
 use clap::Args;
 use fettle_model::{
-    canonical,
-    document,
+    canonical, document,
     reference::{Reference, Repository},
     violation::{Violation, Violations},
 };
 use fettle_supply::{
-    Artifact, ArtifactKind, ContentStore, RegistryClient, RegistryOptions, SigningKey, StoreError, Supplier, SupplyError,
-    TrustPolicy,
+    Artifact, ArtifactKind, ContentStore, RegistryClient, RegistryOptions, SigningKey, StoreError, Supplier,
+    SupplyError, TrustPolicy,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -64,7 +63,11 @@ pub struct Published {
 }
 
 impl RegistryArguments {
-    fn client(&self) -> Result<RegistryClient, CommandError> {
+    /// A client of the registries.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn client(&self) -> Result<RegistryClient, CommandError> {
         let plain_http = self.plain_http.iter().cloned().collect();
         Ok(RegistryClient::new(RegistryOptions { plain_http, ..RegistryOptions::default() })?)
     }
@@ -143,10 +146,9 @@ impl TrustArguments {
             fix: "pass --trust FILE or set FETTLE_TRUST; `fettle key generate` prints a trust policy".to_owned(),
         })?;
         let text = read(path)?;
-        let trust =
-            TrustPolicy::read(&text).map_err(|source| CommandError::Trust { path: path.clone(), source })?;
-        let directory = tempfile::tempdir()
-            .map_err(|source| CommandError::Write { path: std::env::temp_dir(), source })?;
+        let trust = TrustPolicy::read(&text).map_err(|source| CommandError::Trust { path: path.clone(), source })?;
+        let directory =
+            tempfile::tempdir().map_err(|source| CommandError::Write { path: std::env::temp_dir(), source })?;
         let store = ContentStore::open(directory.path()).map_err(|source| stored(directory.path(), source))?;
         let supplier = Supplier::new(store, self.registry.client()?, trust);
         Ok(TemporarySupplier { supplier, _directory: directory })

@@ -16,8 +16,6 @@ pub(crate) struct StepPackage {
     pub(crate) package: String,
     /// Its directory's name.
     pub(crate) name: String,
-    /// Its directory.
-    pub(crate) directory: PathBuf,
 }
 
 impl StepPackage {
@@ -44,7 +42,7 @@ pub(crate) fn packages() -> anyhow::Result<Vec<StepPackage>> {
         if is_component {
             let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let package = package["name"].as_str().unwrap_or_default().to_owned();
-            found.push(StepPackage { package, name, directory: directory.to_owned() });
+            found.push(StepPackage { package, name });
         }
     }
     Ok(found)
