@@ -8,7 +8,7 @@ use fettle_model::{
     operation::StepOutcome,
     task::{StepEvent, Task},
 };
-use futures::{StreamExt as _, stream::FuturesUnordered};
+use futures::{StreamExt as _, future::Either, stream::FuturesUnordered};
 
 use super::{
     Executor, Interrupted, Signals,
@@ -31,16 +31,23 @@ pub(super) async fn graph(
     graph.take_over_accepted();
     let mut started: BTreeSet<StepId> = graph.outcomes.keys().cloned().collect();
     let mut running = FuturesUnordered::new();
+    // Nothing but `next` is awaited here, and steps journal their own ends: a step that was given the
+    // journal's connection must be polled on, or everybody else waits for that connection in vain.
     loop {
-        graph.close_unreachable(&started, signals).await?;
+        for closed in graph.unreachable(&started, signals) {
+            started.insert(closed.step_id.clone());
+            running.push(Either::Left(finish(executor, task, closed)));
+        }
         for ready in graph.ready(&started, executor.concurrency.saturating_sub(running.len()), signals) {
             started.insert(ready.planned.id.clone());
-            running.push(Box::pin(step::apply(executor, task, ready, graph.outputs(), signals)));
+            let outputs = graph.outputs();
+            running.push(Either::Right(Box::pin(async move {
+                finish(executor, task, step::apply(executor, task, ready, outputs, signals).await?).await
+            })));
         }
-        match running.next().await {
-            Some(attempted) => graph.take(attempted?).await?,
-            None => break,
-        }
+        let Some(finished) = running.next().await else { break };
+        let (id, outcome) = finished?;
+        graph.outcomes.insert(id, outcome);
     }
     if prepared.plan.on_failure == OnFailure::Undo && graph.has_failed() {
         step::undo_all(executor, task, prepared, &graph.outcomes, signals).await?;
@@ -97,8 +104,8 @@ impl<'a> Graph<'a> {
         ids.filter_map(|id| self.prepared.steps.get(id)).collect()
     }
 
-    /// Ends the steps that can never start: something failed, or the operation was canceled.
-    async fn close_unreachable(&mut self, started: &BTreeSet<StepId>, signals: &Signals) -> Result<(), Interrupted> {
+    /// The steps that can never start: something failed, or the operation was canceled.
+    fn unreachable(&self, started: &BTreeSet<StepId>, signals: &Signals) -> Vec<Attempted> {
         let failed = self
             .outcomes
             .iter()
@@ -109,31 +116,25 @@ impl<'a> Graph<'a> {
         let outcome = match failed {
             Some(because_of) => StepOutcome::Skipped { because_of },
             None if canceled => StepOutcome::Canceled,
-            None => return Ok(()),
+            None => return Vec::new(),
         };
-        let open: Vec<StepId> = self
-            .prepared
-            .plan
-            .steps
-            .iter()
-            .map(|step| step.id.clone())
-            .filter(|id| !started.contains(id) && !self.outcomes.contains_key(id))
-            .collect();
-        for id in open {
-            let attempted = Attempted { step_id: id, attempt: 0, outcome: outcome.clone(), duration_ms: 0 };
-            self.take(attempted).await?;
-        }
-        Ok(())
+        let ids = self.prepared.plan.steps.iter().map(|step| &step.id);
+        ids.filter(|id| !started.contains(*id) && !self.outcomes.contains_key(*id))
+            .map(|id| Attempted { step_id: id.clone(), attempt: 0, outcome: outcome.clone(), duration_ms: 0 })
+            .collect()
     }
+}
 
-    /// Journals how a step ended, together with the report of it.
-    async fn take(&mut self, attempted: Attempted) -> Result<(), Interrupted> {
-        let Attempted { step_id, attempt, outcome, duration_ms } = attempted;
-        let at = self.executor.clock.now();
-        let event = StepEvent::Finished { step_id: step_id.clone(), attempt, result: outcome.clone(), duration_ms, at };
-        let finished = Finished { step_id: &step_id, attempt, outcome: &outcome, event: &event };
-        self.executor.journal.finish_step(&self.task.task_id, finished).await.map_err(Interrupted::Journal)?;
-        self.outcomes.insert(step_id, outcome);
-        Ok(())
-    }
+/// Journals how a step ended, together with the report of it.
+async fn finish(
+    executor: &Executor,
+    task: &Task,
+    attempted: Attempted,
+) -> Result<(StepId, StepOutcome), Interrupted> {
+    let Attempted { step_id, attempt, outcome, duration_ms } = attempted;
+    let at = executor.clock.now();
+    let event = StepEvent::Finished { step_id: step_id.clone(), attempt, result: outcome.clone(), duration_ms, at };
+    let finished = Finished { step_id: &step_id, attempt, outcome: &outcome, event: &event };
+    executor.journal.finish_step(&task.task_id, finished).await.map_err(Interrupted::Journal)?;
+    Ok((step_id, outcome))
 }
