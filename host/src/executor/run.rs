@@ -126,15 +126,11 @@ impl<'a> Graph<'a> {
 }
 
 /// Journals how a step ended, together with the report of it.
-async fn finish(
-    executor: &Executor,
-    task: &Task,
-    attempted: Attempted,
-) -> Result<(StepId, StepOutcome), Interrupted> {
+async fn finish(executor: &Executor, task: &Task, attempted: Attempted) -> Result<(StepId, StepOutcome), Interrupted> {
     let Attempted { step_id, attempt, outcome, duration_ms } = attempted;
     let at = executor.clock.now();
     let event = StepEvent::Finished { step_id: step_id.clone(), attempt, result: outcome.clone(), duration_ms, at };
-    let finished = Finished { step_id: &step_id, attempt, outcome: &outcome, event: &event };
+    let finished = Finished { step_id: step_id.clone(), attempt, outcome: outcome.clone(), event };
     executor.journal.finish_step(&task.task_id, finished).await.map_err(Interrupted::Journal)?;
     Ok((step_id, outcome))
 }
