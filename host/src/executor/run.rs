@@ -27,7 +27,7 @@ pub(super) async fn graph(
     finished: Outcomes,
     signals: &Signals,
 ) -> Result<Outcomes, Interrupted> {
-    let mut graph = Graph { executor, task, prepared, outcomes: finished };
+    let mut graph = Graph { task, prepared, outcomes: finished };
     graph.take_over_accepted();
     let mut started: BTreeSet<StepId> = graph.outcomes.keys().cloned().collect();
     let mut running = FuturesUnordered::new();
@@ -56,7 +56,6 @@ pub(super) async fn graph(
 }
 
 struct Graph<'a> {
-    executor: &'a Executor,
     task: &'a Task,
     prepared: &'a Prepared,
     outcomes: Outcomes,
