@@ -16,7 +16,7 @@ use crate::{
     agent::{Agent, Settings, journal_path},
     capabilities::{Node, exec, facts, files, gpu, transfer},
     clock::Clock,
-    executor::{Executor, journal::Journal},
+    executor::{Executor, Shelf, journal::Journal},
     sandbox::{Limits, Sandbox},
 };
 
@@ -71,6 +71,9 @@ pub struct Run {
     /// Another NVML than the system's.
     #[arg(long)]
     pub nvml_library: Option<PathBuf>,
+    /// What that library finds in its environment, which is empty otherwise. For tests.
+    #[arg(long, hide = true, requires = "nvml_library", value_name = "NAME=VALUE", value_parser = environment_variable)]
+    pub nvml_environment: Vec<(String, String)>,
     /// Another kernel log than /dev/kmsg.
     #[arg(long, default_value = "/dev/kmsg")]
     pub kernel_log: PathBuf,
@@ -175,8 +178,10 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
     std::fs::create_dir_all(&files_directory)
         .with_context(|| format!("{} cannot be made", files_directory.display()))?;
     let program = std::env::current_exe().context("the path of this program is unknown")?;
+    let mut gpu = gpu::Probe::new(program, settings.nvml_library.clone(), spawner.clone());
+    gpu.environment = settings.nvml_environment.iter().cloned().collect();
     let node = Node {
-        gpu: gpu::Probe::new(program, settings.nvml_library.clone(), spawner.clone()),
+        gpu,
         spawner,
         files_directory,
         transfers: transfer::Transfers { registry: registry.clone(), unfinished: transfer::Unfinished::default() },
@@ -184,15 +189,27 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         digests: files::DigestCache::default(),
     };
     let calls = settings.slots.saturating_mul(u32::try_from(settings.concurrency).unwrap_or(u32::MAX)).clamp(1, 64);
+    let sandbox = Sandbox::new(calls, Limits::default())?;
     Ok(Executor {
-        sandbox: Sandbox::new(calls, Limits::default())?,
-        supplier: Supplier::new(store, registry, trust),
+        shelf: Shelf::new(Supplier::new(store, registry, trust), sandbox.clone()),
+        sandbox,
         node,
         journal,
         clock: Clock::system(),
         concurrency: settings.concurrency.max(1),
         host_id: host_id.into(),
     })
+}
+
+/// Reads `NAME=VALUE`.
+///
+/// # Errors
+/// When it is of another form.
+pub fn environment_variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` names no variable; write NAME=VALUE")),
+    }
 }
 
 /// What the scheduler may count on (seed 001, 9.1).

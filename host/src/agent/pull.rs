@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{Agent, backoff, worker};
+use crate::executor::journal::Accepted;
 
 /// Holds the stream open until `stop`, whatever happens to the connection.
 pub(super) async fn run(agent: &Arc<Agent>, node_id: &Arc<str>, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
@@ -90,16 +91,28 @@ async fn take_lease(
         return Err(format!("the lease of task {} holds a task for another node or of another id", lease.task_id));
     }
     let epoch = Epoch(lease.epoch);
-    agent.executor.journal.accept(&task, epoch).await.map_err(|error| error.to_string())?;
+    let accepted = agent.executor.journal.accept(&task, epoch).await.map_err(|error| error.to_string())?;
+    let acknowledge = AckRequest { node_id: node_id.to_string(), task_id: task.task_id.clone(), epoch: epoch.0 };
     let known = agent.workers().get(&task.task_id).map(|worker| worker.renew(epoch));
     if known.is_none() {
-        let held = agent.executor.journal.held().await.map_err(|error| error.to_string())?;
-        let outcome = held.into_iter().find(|held| held.task.task_id == task.task_id).and_then(|held| held.outcome);
+        let outcome = match accepted {
+            Accepted::New => None,
+            Accepted::Known => {
+                agent.executor.journal.outcome(&task.task_id).await.map_err(|error| error.to_string())?
+            }
+        };
         let lease = Duration::from_secs(lease.lease_seconds.max(1).into());
-        worker::start(agent, task.clone(), (epoch, lease), outcome, tasks);
+        worker::start(agent, task, (epoch, lease), outcome, tasks);
     }
-    let request = AckRequest { node_id: node_id.to_string(), task_id: task.task_id, epoch: epoch.0 };
-    agent.client.clone().ack(request).await.map(|_| ()).map_err(|status| status.message().to_owned())
+    // The next lease does not wait for the answer. One that is lost makes the plane lease again, under a
+    // newer epoch, what runs here already.
+    let agent = Arc::clone(agent);
+    tasks.spawn(async move {
+        if let Err(status) = agent.client.clone().ack(acknowledge).await {
+            tracing::warn!(reason = status.message(), "an acknowledgement did not arrive");
+        }
+    });
+    Ok(())
 }
 
 impl Agent {

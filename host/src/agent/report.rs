@@ -9,7 +9,7 @@ use fettle_wire::{
 };
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::{backoff, worker::Work};
 
@@ -68,12 +68,26 @@ pub(super) async fn run(work: &Work<'_>, mut outcome: watch::Receiver<Option<Tas
                 work.signals.put_down.cancel();
                 return;
             }
+            Ended::Broken(status) if is_final(&status) => {
+                // The same report would be refused again: a plane of another version, or a bug.
+                tracing::error!(
+                    task_id = work.task.task_id,
+                    reason = status.message(),
+                    "the plane refuses the reports; the task is put down"
+                );
+                work.signals.put_down.cancel();
+                return;
+            }
             Ended::Broken(status) => {
                 tracing::debug!(task_id = work.task.task_id, reason = status.message(), "reports wait for the plane");
                 tokio::time::sleep(waits.next().unwrap_or(Duration::from_secs(10))).await;
             }
         }
     }
+}
+
+fn is_final(status: &Status) -> bool {
+    matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition | Code::PermissionDenied | Code::NotFound)
 }
 
 async fn stream(work: &Work<'_>, epoch: Epoch, outcome: &mut watch::Receiver<Option<TaskOutcome>>) -> Ended {

@@ -3,6 +3,7 @@
 pub mod journal;
 mod preflight;
 mod run;
+mod shelf;
 mod step;
 mod sweep;
 
@@ -14,10 +15,10 @@ use fettle_model::{
     operation::StepOutcome,
     task::{Task, TaskOutcome},
 };
-use fettle_supply::Supplier;
 use tokio_util::sync::CancellationToken;
 
 use self::journal::{Journal, JournalError};
+pub use self::shelf::Shelf;
 use crate::{capabilities::Node, clock::Clock, sandbox::Sandbox};
 
 /// Everything that executing a task needs.
@@ -25,8 +26,8 @@ use crate::{capabilities::Node, clock::Clock, sandbox::Sandbox};
 pub struct Executor {
     /// Runs components.
     pub sandbox: Sandbox,
-    /// Fetches and verifies artifacts.
-    pub supplier: Supplier,
+    /// What was fetched, verified and compiled.
+    pub shelf: Shelf,
     /// What the node has to give.
     pub node: Node,
     /// Written before and after each attempt.

@@ -4,24 +4,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fettle_model::{
-    catalog::Catalog,
-    definition::{ArtifactConstraints, Definition},
-    descriptor::Descriptor,
+    definition::ArtifactConstraints,
     failure::{Failure, FailureClass},
     name::StepId,
     plan::{self, Plan, PlannedStep},
     policy::PolicyBundle,
-    reference::Reference,
     task::Task,
 };
-use fettle_supply::{ArtifactKind, SupplyError};
-use serde::de::DeserializeOwned;
 
-use super::{Executor, failure};
-use crate::{
-    capabilities::Configured,
-    sandbox::{LoadError, Step},
+use super::{
+    Executor, failure,
+    shelf::{Loaded, of_load},
 };
+use crate::{capabilities::Configured, sandbox::Step};
 
 /// A task that may run.
 pub(super) struct Prepared {
@@ -34,7 +29,7 @@ pub(super) struct Prepared {
 pub(super) struct Ready {
     pub(super) planned: PlannedStep,
     pub(super) component: Step,
-    pub(super) descriptor: Descriptor,
+    pub(super) loaded: Arc<Loaded>,
     pub(super) capabilities: Configured,
 }
 
@@ -42,21 +37,13 @@ pub(super) struct Ready {
 pub(super) async fn prepare(executor: &Executor, task: &Task) -> Result<Prepared, Failure> {
     let sources = &task.sources;
     let (definition, catalog, policy) = tokio::try_join!(
-        document::<Definition>(executor, ArtifactKind::Definition, &sources.definition),
-        document::<Catalog>(executor, ArtifactKind::Catalog, &sources.catalog),
-        document::<PolicyBundle>(executor, ArtifactKind::PolicyBundle, &sources.policy),
+        executor.shelf.definition(&sources.definition),
+        executor.shelf.catalog(&sources.catalog),
+        executor.shelf.policy(&sources.policy),
     )?;
     let plan = plan::plan(sources.clone(), &definition, &catalog, task.inputs.clone())
         .map_err(|error| failure(FailureClass::InvalidInput, "plan.inputs", error.to_string()))?;
     check_digest(&plan, task)?;
-    policy.check().map_err(|violations| {
-        failure(
-            FailureClass::Denied,
-            "policy.invalid",
-            format!("policy bundle {} is not sound: {violations}", sources.policy),
-        )
-    })?;
-    let policy = Arc::new(policy);
     let mut steps = BTreeMap::new();
     for step in &plan.steps {
         let ready =
@@ -92,23 +79,16 @@ async fn ready(
     policy: &PolicyBundle,
     constraints: Option<&ArtifactConstraints>,
 ) -> Result<Ready, Failure> {
-    let artifact =
-        executor.supplier.artifact(ArtifactKind::Step, &planned.component).await.map_err(|error| of_supply(&error))?;
-    let signed = artifact.descriptor.clone();
-    let compiled = executor.sandbox.compile(artifact.content).await.map_err(of_load)?;
-    let descriptor = executor.sandbox.describe(&compiled).await.map_err(of_load)?;
-    check_descriptor(planned, &descriptor, signed)?;
-    let component = executor.sandbox.link(&compiled, &planned.grants).map_err(of_load)?;
+    let loaded = executor.shelf.component(&planned.component).await?;
+    check_descriptor(planned, &loaded)?;
+    let component = executor.sandbox.link(&loaded.compiled, &planned.grants).map_err(of_load)?;
     let capabilities = Configured::new(&executor.node, &planned.grants, policy, constraints)?;
-    Ok(Ready { planned: planned.clone(), component, descriptor, capabilities })
+    Ok(Ready { planned: planned.clone(), component, loaded, capabilities })
 }
 
 /// What the component says of itself must be what was signed, and of the kind that the catalog says.
-fn check_descriptor(
-    planned: &PlannedStep,
-    descriptor: &Descriptor,
-    signed: Option<serde_json::Value>,
-) -> Result<(), Failure> {
+fn check_descriptor(planned: &PlannedStep, loaded: &Loaded) -> Result<(), Failure> {
+    let descriptor = &loaded.descriptor;
     if descriptor.kind != planned.kind {
         return Err(failure(
             FailureClass::Denied,
@@ -119,8 +99,7 @@ fn check_descriptor(
             ),
         ));
     }
-    let signed = signed.and_then(|signed| serde_json::from_value::<Descriptor>(signed).ok());
-    if signed.as_ref() != Some(descriptor) {
+    if loaded.signed.as_ref() != Some(descriptor) {
         return Err(failure(
             FailureClass::Denied,
             "step.descriptor-mismatch",
@@ -131,46 +110,4 @@ fn check_descriptor(
         ));
     }
     Ok(())
-}
-
-async fn document<T: DeserializeOwned>(
-    executor: &Executor,
-    kind: ArtifactKind,
-    reference: &Reference,
-) -> Result<T, Failure> {
-    let artifact = executor.supplier.artifact(kind, reference).await.map_err(|error| of_supply(&error))?;
-    serde_json::from_slice(&artifact.content).map_err(|error| {
-        failure(
-            FailureClass::Denied,
-            "artifact.malformed",
-            format!("{reference} is signed and is not a valid {}: {error}", kind.name()),
-        )
-    })
-}
-
-/// A registry that does not deliver is worth another try; everything else is refused for good.
-fn of_supply(error: &SupplyError) -> Failure {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    match error {
-        SupplyError::Unavailable { .. } => failure(FailureClass::Transient, "supply.unavailable", text),
-        SupplyError::Unsigned { .. } => failure(FailureClass::Denied, "supply.unsigned", text),
-        SupplyError::Untrusted { .. } => failure(FailureClass::Denied, "supply.untrusted", text),
-        SupplyError::Malformed { .. } => failure(FailureClass::Denied, "supply.malformed", text),
-        SupplyError::Store { .. } | SupplyError::LocalFile { .. } | SupplyError::Signing { .. } => {
-            failure(FailureClass::Permanent, "supply.store", text)
-        }
-    }
-}
-
-fn of_load(error: LoadError) -> Failure {
-    let code = match &error {
-        LoadError::NotAComponent { .. } => "step.not-a-component",
-        LoadError::Refused { .. } => "step.refused",
-    };
-    failure(FailureClass::Denied, code, error.to_string())
 }

@@ -110,7 +110,7 @@ impl Application<'_> {
                 format!("the input of step `{}` cannot be computed: {error}", planned.id),
             )
         })?;
-        schema::validate(&self.ready.descriptor.input_schema, &input).map_err(|violations| {
+        schema::validate(&self.ready.loaded.descriptor.input_schema, &input).map_err(|violations| {
             failure(
                 FailureClass::InvalidInput,
                 "input.schema",
@@ -126,7 +126,7 @@ impl Application<'_> {
         let started = StepEvent::Started { step_id, attempt, at: self.executor.clock.now() };
         self.executor
             .journal
-            .start_attempt(&self.task.task_id, &self.ready.planned.id, attempt, &started)
+            .start_attempt(&self.task.task_id, &self.ready.planned.id, attempt, started)
             .await
             .map_err(Interrupted::Journal)?;
         let recorder = Recorder::start(
@@ -148,7 +148,7 @@ impl Application<'_> {
     }
 
     async fn converge(&self, attempt: u32, input: &str, interrupted: bool, recorder: &Recorder) -> Tried {
-        let result = match self.ready.descriptor.effect {
+        let result = match self.ready.loaded.descriptor.effect {
             Effect::Observe => self.run(attempt, input, recorder).await.map(|output| (output, false)),
             Effect::Consume if interrupted => self.recover(attempt, input, recorder).await,
             Effect::Consume => self.run(attempt, input, recorder).await.map(|output| (output, true)),
@@ -181,7 +181,7 @@ impl Application<'_> {
 
     /// A step that may not be repeated was interrupted: only its own probe can say what happened.
     async fn recover(&self, attempt: u32, input: &str, recorder: &Recorder) -> Result<(Value, bool), Failure> {
-        let reason = match self.ready.descriptor.probes {
+        let reason = match self.ready.loaded.descriptor.probes {
             false => "it has no probe".to_owned(),
             true => match self.probe(attempt, input, recorder).await? {
                 Observation::Satisfied(output) => return Ok((output, true)),
@@ -228,7 +228,7 @@ impl Application<'_> {
     }
 
     fn check_output(&self, output: &Value) -> Result<(), Failure> {
-        schema::validate(&self.ready.descriptor.output_schema, output).map_err(|violations| {
+        schema::validate(&self.ready.loaded.descriptor.output_schema, output).map_err(|violations| {
             let message =
                 format!("the step answered JSON that breaks its own output schema: {violations}; fix the component");
             failure(FailureClass::Permanent, "step.invalid-output", message)
@@ -243,7 +243,7 @@ impl Application<'_> {
         let event = StepEvent::Retrying { step_id, attempt, failure, wait_ms };
         self.executor
             .journal
-            .fail_attempt(&self.task.task_id, &self.ready.planned.id, attempt, &event)
+            .fail_attempt(&self.task.task_id, &self.ready.planned.id, attempt, event)
             .await
             .map_err(Interrupted::Journal)?;
         tokio::select! {
@@ -265,7 +265,9 @@ pub(super) async fn undo_all(
 ) -> Result<(), Interrupted> {
     for planned in prepared.plan.steps.iter().rev() {
         let Some(StepOutcome::Succeeded { output, changed: true }) = outcomes.get(&planned.id) else { continue };
-        let Some(ready) = prepared.steps.get(&planned.id).filter(|ready| ready.descriptor.undoes) else { continue };
+        let Some(ready) = prepared.steps.get(&planned.id).filter(|ready| ready.loaded.descriptor.undoes) else {
+            continue;
+        };
         let application = Application { executor, task, ready, signals };
         let outputs = outcomes.iter().filter_map(|(id, outcome)| match outcome {
             StepOutcome::Succeeded { output, .. } => Some((id.clone(), output.clone())),

@@ -129,6 +129,48 @@ pub(crate) fn context() -> Context {
     }
 }
 
+/// A recorded kernel log with these messages, a second apart.
+pub(crate) fn kernel_log(directory: &tempfile::TempDir, messages: &[&str]) -> PathBuf {
+    let path = directory.path().join("kmsg");
+    let record = |(index, text): (usize, &&str)| format!("3,{index},{},-;{text}\n", index * 1_000_000);
+    std::fs::write(&path, messages.iter().enumerate().map(record).collect::<String>()).unwrap();
+    path
+}
+
+/// What a check found that is not ok, as `check severity action`.
+pub(crate) fn complaints(output: &Value) -> Vec<String> {
+    let findings = output["findings"].as_array().unwrap();
+    let bad = findings.iter().filter(|finding| finding["severity"] != "ok");
+    bad.map(|finding| ["check", "severity", "action"].map(|field| finding[field].as_str().unwrap()).join(" ")).collect()
+}
+
+/// How many processes have exactly this mark.
+pub(crate) fn marked_processes(mark: &str) -> usize {
+    let needle = format!("{}={mark}", exec::leftovers::MARK);
+    let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let environments = entries.filter_map(|entry| std::fs::read(entry.path().join("environ")).ok());
+    environments
+        .filter(|environment| environment.split(|byte| *byte == 0).any(|variable| variable == needle.as_bytes()))
+        .count()
+}
+
+/// Waits until something holds, for 10 seconds at most.
+pub(crate) async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it never came that {what}");
+}
+
+/// A suite that needs something this machine does not have: an error when all must run.
+pub(crate) fn skip(why: &str) {
+    assert!(std::env::var_os("FETTLE_TEST_ALL").is_none(), "{why}");
+    eprintln!("SKIPPED: {why}");
+}
+
 /// A small file system of its own, for as long as it is held. Needs root.
 pub(crate) struct TinyDisk(PathBuf);
 

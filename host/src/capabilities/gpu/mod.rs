@@ -25,6 +25,9 @@ pub struct Probe {
     pub program: PathBuf,
     /// Another library than the system's libnvidia-ml.so.1.
     pub library: Option<PathBuf>,
+    /// The child's whole environment. Empty on a node; the stand-in library of the tests is told its
+    /// scenario here.
+    pub environment: BTreeMap<String, String>,
     /// Starts the child.
     pub spawner: Spawner,
     /// How long a snapshot may take.
@@ -40,10 +43,10 @@ pub struct Configured(Option<Probe>);
 pub struct Gpu(Option<Probe>);
 
 impl Probe {
-    /// A probe with the default deadline.
+    /// A probe with an empty environment and the default deadline.
     #[must_use]
     pub const fn new(program: PathBuf, library: Option<PathBuf>, spawner: Spawner) -> Self {
-        Self { program, library, spawner, deadline: DEADLINE }
+        Self { program, library, environment: BTreeMap::new(), spawner, deadline: DEADLINE }
     }
 
     /// Asks the driver.
@@ -55,15 +58,10 @@ impl Probe {
         if let Some(library) = &self.library {
             arguments.extend(["--library".to_owned(), library.to_string_lossy().into_owned()]);
         }
-        let mut environment = BTreeMap::new();
-        // The stand-in library of the tests finds its scenario through this.
-        if let (Some(_), Ok(scenario)) = (&self.library, std::env::var("FETTLE_NVML_SCENARIO")) {
-            environment.insert("FETTLE_NVML_SCENARIO".to_owned(), scenario);
-        }
         let program = Program {
             executable: self.program.to_string_lossy().into_owned(),
             arguments,
-            environment,
+            environment: self.environment.clone(),
             user: None,
             directory: "/".to_owned(),
             timeout: self.deadline,
@@ -72,10 +70,9 @@ impl Probe {
         };
         let finished = self.spawner.run(program).await.map_err(|error| nvml::Error::Unresponsive(error.to_string()))?;
         match finished.termination {
-            Termination::TimedOut => Err(nvml::Error::Unresponsive(format!(
-                "the driver did not answer within {} s",
-                self.deadline.as_secs()
-            ))),
+            Termination::TimedOut => {
+                Err(nvml::Error::Unresponsive(format!("the driver did not answer within {:?}", self.deadline)))
+            }
             Termination::Signaled(signal) => {
                 Err(nvml::Error::Unresponsive(format!("the driver's library crashed with signal {signal}")))
             }

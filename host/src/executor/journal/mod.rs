@@ -3,7 +3,9 @@
 //! One SQLite file. Every write is one transaction, synchronised to disk, with a crash point on each
 //! side of its commit.
 
+mod change;
 mod recorder;
+mod writer;
 
 use std::{collections::BTreeMap, path::Path, str::FromStr as _, sync::Arc};
 
@@ -14,15 +16,22 @@ use fettle_model::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use sqlx::{
-    Row as _, Sqlite, SqlitePool, Transaction,
+    Row as _, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::recorder::Recorder;
+use self::{
+    change::{Change, Written},
+    writer::Request,
+};
+
+/// Changes that wait for the disk.
+const QUEUE: usize = 256;
 
 /// Why the journal could not be read or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file cannot be opened.
     #[error("the journal {path} cannot be opened; check the disk and the permissions")]
@@ -31,21 +40,31 @@ pub enum JournalError {
         path: String,
         /// The database's words.
         #[source]
-        source: sqlx::Error,
+        source: Arc<sqlx::Error>,
     },
     /// A statement failed: the disk is full, or broken.
     #[error("the journal cannot be written or read; check the disk")]
-    Database(#[source] sqlx::Error),
+    Database(#[source] Arc<sqlx::Error>),
     /// Something in it is not what this version writes.
     #[error("the journal holds something unreadable")]
-    Content(#[source] serde_json::Error),
+    Content(#[source] Arc<serde_json::Error>),
+    /// The task that writes is gone.
+    #[error("the journal is closed; the host is shutting down")]
+    Closed,
+}
+
+impl From<sqlx::Error> for JournalError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(Arc::new(error))
+    }
 }
 
 /// The host's journal. Cheap to clone.
 #[derive(Clone)]
 pub struct Journal {
-    pool: SqlitePool,
-    changed: Arc<watch::Sender<u64>>,
+    readers: SqlitePool,
+    writer: mpsc::Sender<Request>,
+    changed: watch::Receiver<u64>,
 }
 
 /// What the journal knew of a task that a plane has leased.
@@ -78,23 +97,23 @@ pub struct Held {
 }
 
 /// How a step ended, and the report of it; written together.
-pub struct Finished<'a> {
+pub struct Finished {
     /// The step.
-    pub step_id: &'a StepId,
+    pub step_id: StepId,
     /// 0 when it was never started.
     pub attempt: u32,
     /// How.
-    pub outcome: &'a StepOutcome,
+    pub outcome: StepOutcome,
     /// The report.
-    pub event: &'a StepEvent,
+    pub event: StepEvent,
 }
 
 fn to_text<T: Serialize>(value: &T) -> Result<String, JournalError> {
-    serde_json::to_string(value).map_err(JournalError::Content)
+    serde_json::to_string(value).map_err(|error| JournalError::Content(Arc::new(error)))
 }
 
 fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, JournalError> {
-    serde_json::from_str(text).map_err(JournalError::Content)
+    serde_json::from_str(text).map_err(|error| JournalError::Content(Arc::new(error)))
 }
 
 #[expect(clippy::cast_possible_wrap, reason = "sequences and epochs stay far below 2^63")]
@@ -108,34 +127,33 @@ impl Journal {
     /// # Errors
     /// When the file cannot be opened, or is no journal of this program.
     pub async fn open(path: &Path) -> Result<Self, JournalError> {
-        let error = |source| JournalError::Open { path: path.display().to_string(), source };
+        let error = |source| JournalError::Open { path: path.display().to_string(), source: Arc::new(source) };
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true);
-        let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await.map_err(error)?;
-        sqlx::migrate!("./migrations").run(&pool).await.map_err(|source| error(source.into()))?;
-        Ok(Self { pool, changed: Arc::new(watch::Sender::new(0)) })
+        let pool = |connections| SqlitePoolOptions::new().max_connections(connections);
+        let writing = pool(1).connect_with(options.clone()).await.map_err(error)?;
+        sqlx::migrate!("./migrations").run(&writing).await.map_err(|source| error(source.into()))?;
+        let readers = pool(2).connect_with(options).await.map_err(error)?;
+        let (writer, requests) = mpsc::channel(QUEUE);
+        let (notify, changed) = watch::channel(0);
+        tokio::spawn(writer::run(writing, requests, notify));
+        Ok(Self { readers, writer, changed })
     }
 
     /// Wakes when there is something new to report.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+        self.changed.clone()
     }
 
-    async fn begin(&self) -> Result<Transaction<'static, Sqlite>, JournalError> {
-        self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(JournalError::Database)
-    }
-
-    async fn commit(&self, transaction: Transaction<'static, Sqlite>) -> Result<(), JournalError> {
-        fettle_crash::point("journal::before_commit");
-        transaction.commit().await.map_err(JournalError::Database)?;
-        fettle_crash::point("journal::after_commit");
-        self.changed.send_modify(|count| *count = count.wrapping_add(1));
-        Ok(())
+    async fn write(&self, change: Change) -> Result<Written, JournalError> {
+        let (answer, answered) = oneshot::channel();
+        self.writer.send(Request { change, answer }).await.map_err(|_| JournalError::Closed)?;
+        answered.await.map_err(|_| JournalError::Closed)?
     }
 
     /// Takes a leased task, before the lease is acknowledged. A newer lease of a known task replaces
@@ -144,25 +162,10 @@ impl Journal {
     /// # Errors
     /// When it cannot be written; the lease must not be acknowledged then.
     pub async fn accept(&self, task: &Task, epoch: Epoch) -> Result<Accepted, JournalError> {
-        let mut transaction = self.begin().await?;
-        let known = sqlx::query("UPDATE tasks SET epoch = max(epoch, $2) WHERE task_id = $1")
-            .bind(&task.task_id)
-            .bind(to_integer(epoch.0))
-            .execute(&mut *transaction)
-            .await
-            .map_err(JournalError::Database)?;
-        let accepted = if known.rows_affected() > 0 { Accepted::Known } else { Accepted::New };
-        if accepted == Accepted::New {
-            sqlx::query("INSERT INTO tasks (task_id, task, epoch) VALUES ($1, $2, $3)")
-                .bind(&task.task_id)
-                .bind(to_text(task)?)
-                .bind(to_integer(epoch.0))
-                .execute(&mut *transaction)
-                .await
-                .map_err(JournalError::Database)?;
+        match self.write(Change::Accept { task: Box::new(task.clone()), epoch }).await? {
+            Written::Accepted(accepted) => Ok(accepted),
+            Written::Done => Ok(Accepted::New),
         }
-        self.commit(transaction).await?;
-        Ok(accepted)
     }
 
     /// Journals that an attempt starts, before it does.
@@ -174,12 +177,9 @@ impl Journal {
         task_id: &str,
         step_id: &StepId,
         attempt: u32,
-        event: &StepEvent,
+        event: StepEvent,
     ) -> Result<(), JournalError> {
-        let mut transaction = self.begin().await?;
-        set_attempt(&mut transaction, task_id, step_id, attempt, "started").await?;
-        append(&mut transaction, task_id, std::slice::from_ref(event)).await?;
-        self.commit(transaction).await
+        self.set_attempt(task_id, step_id, attempt, "started", event).await
     }
 
     /// Journals that an attempt failed and another will follow.
@@ -191,46 +191,38 @@ impl Journal {
         task_id: &str,
         step_id: &StepId,
         attempt: u32,
-        event: &StepEvent,
+        event: StepEvent,
     ) -> Result<(), JournalError> {
-        let mut transaction = self.begin().await?;
-        set_attempt(&mut transaction, task_id, step_id, attempt, "failed").await?;
-        append(&mut transaction, task_id, std::slice::from_ref(event)).await?;
-        self.commit(transaction).await
+        self.set_attempt(task_id, step_id, attempt, "failed", event).await
     }
 
-    /// Journals how a step ended, once.
+    async fn set_attempt(
+        &self,
+        task_id: &str,
+        step_id: &StepId,
+        attempt: u32,
+        state: &'static str,
+        event: StepEvent,
+    ) -> Result<(), JournalError> {
+        let (task_id, step_id) = (task_id.to_owned(), step_id.clone());
+        self.write(Change::Attempt { task_id, step_id, attempt, state, event }).await.map(|_| ())
+    }
+
+    /// Journals how a step ended; only the first time counts.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub async fn finish_step(&self, task_id: &str, finished: Finished<'_>) -> Result<(), JournalError> {
-        let mut transaction = self.begin().await?;
-        let first =
-            sqlx::query("INSERT INTO outcomes (task_id, step_id, outcome) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
-                .bind(task_id)
-                .bind(finished.step_id.as_str())
-                .bind(to_text(finished.outcome)?)
-                .execute(&mut *transaction)
-                .await
-                .map_err(JournalError::Database)?;
-        if first.rows_affected() == 0 {
-            return Ok(());
-        }
-        if finished.attempt > 0 {
-            set_attempt(&mut transaction, task_id, finished.step_id, finished.attempt, "finished").await?;
-        }
-        append(&mut transaction, task_id, std::slice::from_ref(finished.event)).await?;
-        self.commit(transaction).await
+    pub async fn finish_step(&self, task_id: &str, finished: Finished) -> Result<(), JournalError> {
+        let Finished { step_id, attempt, outcome, event } = finished;
+        self.write(Change::Finish { task_id: task_id.to_owned(), step_id, attempt, outcome, event }).await.map(|_| ())
     }
 
     /// Journals reports that change nothing by themselves: log lines, progress.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub async fn append(&self, task_id: &str, events: &[StepEvent]) -> Result<(), JournalError> {
-        let mut transaction = self.begin().await?;
-        append(&mut transaction, task_id, events).await?;
-        self.commit(transaction).await
+    pub async fn append(&self, task_id: &str, events: Vec<StepEvent>) -> Result<(), JournalError> {
+        self.write(Change::Append { task_id: task_id.to_owned(), events }).await.map(|_| ())
     }
 
     /// Journals how a task ended, before the plane is told.
@@ -238,14 +230,7 @@ impl Journal {
     /// # Errors
     /// When it cannot be written.
     pub async fn end_task(&self, task_id: &str, outcome: &TaskOutcome) -> Result<(), JournalError> {
-        let mut transaction = self.begin().await?;
-        sqlx::query("UPDATE tasks SET outcome = $2 WHERE task_id = $1")
-            .bind(task_id)
-            .bind(to_text(outcome)?)
-            .execute(&mut *transaction)
-            .await
-            .map_err(JournalError::Database)?;
-        self.commit(transaction).await
+        self.write(Change::End { task_id: task_id.to_owned(), outcome: outcome.clone() }).await.map(|_| ())
     }
 
     /// Forgets reports that the plane has stored.
@@ -253,17 +238,7 @@ impl Journal {
     /// # Errors
     /// When it cannot be written.
     pub async fn acknowledge(&self, task_id: &str, sequence: u64) -> Result<(), JournalError> {
-        let mut transaction = self.begin().await?;
-        sqlx::query("DELETE FROM events WHERE task_id = $1 AND sequence <= $2")
-            .bind(task_id)
-            .bind(to_integer(sequence))
-            .execute(&mut *transaction)
-            .await
-            .map_err(JournalError::Database)?;
-        fettle_crash::point("journal::before_commit");
-        transaction.commit().await.map_err(JournalError::Database)?;
-        fettle_crash::point("journal::after_commit");
-        Ok(())
+        self.write(Change::Acknowledge { task_id: task_id.to_owned(), sequence }).await.map(|_| ())
     }
 
     /// Forgets a task whose end the plane has accepted.
@@ -271,13 +246,7 @@ impl Journal {
     /// # Errors
     /// When it cannot be written.
     pub async fn forget(&self, task_id: &str) -> Result<(), JournalError> {
-        let mut transaction = self.begin().await?;
-        sqlx::query("DELETE FROM tasks WHERE task_id = $1")
-            .bind(task_id)
-            .execute(&mut *transaction)
-            .await
-            .map_err(JournalError::Database)?;
-        self.commit(transaction).await
+        self.write(Change::Forget { task_id: task_id.to_owned() }).await.map(|_| ())
     }
 
     /// All tasks that the plane has not accepted the end of.
@@ -285,10 +254,8 @@ impl Journal {
     /// # Errors
     /// When it cannot be read.
     pub async fn held(&self) -> Result<Vec<Held>, JournalError> {
-        let rows = sqlx::query("SELECT task, epoch, outcome FROM tasks ORDER BY rowid")
-            .fetch_all(&self.pool)
-            .await
-            .map_err(JournalError::Database)?;
+        let rows =
+            sqlx::query("SELECT task, epoch, outcome FROM tasks ORDER BY rowid").fetch_all(&self.readers).await?;
         let held = rows.iter().map(|row| {
             let outcome: Option<String> = row.get("outcome");
             Ok(Held {
@@ -300,17 +267,14 @@ impl Journal {
         held.collect()
     }
 
-    /// The newest epoch of a task; none when it is not held.
+    /// How a task ended; none while it has not.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub async fn epoch(&self, task_id: &str) -> Result<Option<Epoch>, JournalError> {
-        let row = sqlx::query("SELECT epoch FROM tasks WHERE task_id = $1")
-            .bind(task_id)
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(JournalError::Database)?;
-        Ok(row.map(|row| Epoch(u64::try_from(row.get::<i64, _>("epoch")).unwrap_or_default())))
+    pub async fn outcome(&self, task_id: &str) -> Result<Option<TaskOutcome>, JournalError> {
+        let query = sqlx::query("SELECT outcome FROM tasks WHERE task_id = $1 AND outcome IS NOT NULL").bind(task_id);
+        let row = query.fetch_optional(&self.readers).await?;
+        row.map(|row| from_text(row.get("outcome"))).transpose()
     }
 
     /// How the steps of a task ended that have.
@@ -320,9 +284,8 @@ impl Journal {
     pub async fn finished_steps(&self, task_id: &str) -> Result<BTreeMap<StepId, StepOutcome>, JournalError> {
         let rows = sqlx::query("SELECT step_id, outcome FROM outcomes WHERE task_id = $1")
             .bind(task_id)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(JournalError::Database)?;
+            .fetch_all(&self.readers)
+            .await?;
         let mut finished = BTreeMap::new();
         for row in rows {
             if let Ok(step_id) = StepId::from_str(row.get("step_id")) {
@@ -346,9 +309,8 @@ impl Journal {
         )
         .bind(task_id)
         .bind(step_id.as_str())
-        .fetch_optional(&self.pool)
-        .await
-        .map_err(JournalError::Database)?;
+        .fetch_optional(&self.readers)
+        .await?;
         Ok(row.map(|row| {
             let state =
                 if row.get::<&str, _>("state") == "started" { AttemptState::Started } else { AttemptState::Failed };
@@ -367,57 +329,11 @@ impl Journal {
         .bind(task_id)
         .bind(to_integer(after))
         .bind(limit)
-        .fetch_all(&self.pool)
-        .await
-        .map_err(JournalError::Database)?;
+        .fetch_all(&self.readers)
+        .await?;
         Ok(rows
             .iter()
             .map(|row| (u64::try_from(row.get::<i64, _>("sequence")).unwrap_or_default(), row.get("event")))
             .collect())
     }
-}
-
-async fn set_attempt(
-    transaction: &mut Transaction<'static, Sqlite>,
-    task_id: &str,
-    step_id: &StepId,
-    attempt: u32,
-    state: &str,
-) -> Result<(), JournalError> {
-    sqlx::query(
-        "INSERT INTO attempts (task_id, step_id, attempt, state) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (task_id, step_id, attempt) DO UPDATE SET state = excluded.state",
-    )
-    .bind(task_id)
-    .bind(step_id.as_str())
-    .bind(attempt)
-    .bind(state)
-    .execute(&mut **transaction)
-    .await
-    .map(|_| ())
-    .map_err(JournalError::Database)
-}
-
-async fn append(
-    transaction: &mut Transaction<'static, Sqlite>,
-    task_id: &str,
-    events: &[StepEvent],
-) -> Result<(), JournalError> {
-    for event in events {
-        let sequence = sqlx::query("UPDATE tasks SET next_sequence = next_sequence + 1 WHERE task_id = $1 RETURNING next_sequence - 1 AS sequence")
-            .bind(task_id)
-            .fetch_optional(&mut **transaction)
-            .await
-            .map_err(JournalError::Database)?;
-        // A task that was forgotten meanwhile has nobody to report to.
-        let Some(sequence) = sequence else { return Ok(()) };
-        sqlx::query("INSERT INTO events (task_id, sequence, event) VALUES ($1, $2, $3)")
-            .bind(task_id)
-            .bind(sequence.get::<i64, _>("sequence"))
-            .bind(to_text(event)?)
-            .execute(&mut **transaction)
-            .await
-            .map_err(JournalError::Database)?;
-    }
-    Ok(())
 }

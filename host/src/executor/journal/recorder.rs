@@ -91,7 +91,7 @@ impl Shared {
         if let Some((percent, message)) = progress {
             events.push(StepEvent::Progress { step_id: self.step_id.clone(), percent, message });
         }
-        if events.is_empty() { Ok(()) } else { self.journal.append(&self.task_id, &events).await }
+        if events.is_empty() { Ok(()) } else { self.journal.append(&self.task_id, events).await }
     }
 }
 

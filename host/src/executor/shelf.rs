@@ -1,0 +1,130 @@
+//! What was verified, read and compiled once in the life of this process, by reference. A reference
+//! names bytes by digest and the trust policy does not change while the process runs, so what was true
+//! once stays true.
+
+use std::sync::Arc;
+
+use fettle_model::{
+    catalog::Catalog,
+    definition::Definition,
+    descriptor::Descriptor,
+    failure::{Failure, FailureClass},
+    policy::PolicyBundle,
+    reference::Reference,
+};
+use fettle_supply::{ArtifactKind, Supplier, SupplyError};
+use quick_cache::sync::Cache;
+use serde::de::DeserializeOwned;
+
+use super::failure;
+use crate::sandbox::{Compiled, LoadError, Sandbox};
+
+/// Entries of each kind that are kept.
+const ENTRIES: usize = 128;
+
+/// A component, compiled, with what it says of itself and what was signed of it.
+pub(super) struct Loaded {
+    pub(super) compiled: Arc<Compiled>,
+    pub(super) descriptor: Descriptor,
+    pub(super) signed: Option<Descriptor>,
+}
+
+/// Verified things. Cheap to clone.
+#[derive(Clone)]
+pub struct Shelf(Arc<Inner>);
+
+struct Inner {
+    supplier: Supplier,
+    sandbox: Sandbox,
+    definitions: Cache<Reference, Arc<Definition>>,
+    catalogs: Cache<Reference, Arc<Catalog>>,
+    policies: Cache<Reference, Arc<PolicyBundle>>,
+    components: Cache<Reference, Arc<Loaded>>,
+}
+
+impl Shelf {
+    /// An empty shelf that is filled through `supplier`.
+    #[must_use]
+    pub fn new(supplier: Supplier, sandbox: Sandbox) -> Self {
+        Self(Arc::new(Inner {
+            supplier,
+            sandbox,
+            definitions: Cache::new(ENTRIES),
+            catalogs: Cache::new(ENTRIES),
+            policies: Cache::new(ENTRIES),
+            components: Cache::new(ENTRIES),
+        }))
+    }
+
+    pub(super) async fn definition(&self, reference: &Reference) -> Result<Arc<Definition>, Failure> {
+        let fetch = self.document(ArtifactKind::Definition, reference);
+        self.0.definitions.get_or_insert_async(reference, fetch).await
+    }
+
+    pub(super) async fn catalog(&self, reference: &Reference) -> Result<Arc<Catalog>, Failure> {
+        self.0.catalogs.get_or_insert_async(reference, self.document(ArtifactKind::Catalog, reference)).await
+    }
+
+    pub(super) async fn policy(&self, reference: &Reference) -> Result<Arc<PolicyBundle>, Failure> {
+        let fetch = async {
+            let policy: Arc<PolicyBundle> = self.document(ArtifactKind::PolicyBundle, reference).await?;
+            policy.check().map_err(|violations| {
+                let message = format!("policy bundle {reference} is not sound: {violations}");
+                failure(FailureClass::Denied, "policy.invalid", message)
+            })?;
+            Ok(policy)
+        };
+        self.0.policies.get_or_insert_async(reference, fetch).await
+    }
+
+    pub(super) async fn component(&self, reference: &Reference) -> Result<Arc<Loaded>, Failure> {
+        self.0.components.get_or_insert_async(reference, self.load(reference)).await
+    }
+
+    async fn load(&self, reference: &Reference) -> Result<Arc<Loaded>, Failure> {
+        let artifact = self.0.supplier.artifact(ArtifactKind::Step, reference).await.map_err(|e| of_supply(&e))?;
+        let signed = artifact.descriptor.clone().and_then(|signed| serde_json::from_value(signed).ok());
+        let compiled = self.0.sandbox.compile(artifact.content).await.map_err(of_load)?;
+        let descriptor = self.0.sandbox.describe(&compiled).await.map_err(of_load)?;
+        Ok(Arc::new(Loaded { compiled, descriptor, signed }))
+    }
+
+    async fn document<T: DeserializeOwned>(
+        &self,
+        kind: ArtifactKind,
+        reference: &Reference,
+    ) -> Result<Arc<T>, Failure> {
+        let artifact = self.0.supplier.artifact(kind, reference).await.map_err(|error| of_supply(&error))?;
+        serde_json::from_slice(&artifact.content).map(Arc::new).map_err(|error| {
+            let message = format!("{reference} is signed and is not a valid {}: {error}", kind.name());
+            failure(FailureClass::Denied, "artifact.malformed", message)
+        })
+    }
+}
+
+/// A registry that does not deliver is worth another try; everything else is refused for good.
+fn of_supply(error: &SupplyError) -> Failure {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    match error {
+        SupplyError::Unavailable { .. } => failure(FailureClass::Transient, "supply.unavailable", text),
+        SupplyError::Unsigned { .. } => failure(FailureClass::Denied, "supply.unsigned", text),
+        SupplyError::Untrusted { .. } => failure(FailureClass::Denied, "supply.untrusted", text),
+        SupplyError::Malformed { .. } => failure(FailureClass::Denied, "supply.malformed", text),
+        SupplyError::Store { .. } | SupplyError::LocalFile { .. } | SupplyError::Signing { .. } => {
+            failure(FailureClass::Permanent, "supply.store", text)
+        }
+    }
+}
+
+pub(super) fn of_load(error: LoadError) -> Failure {
+    let code = match &error {
+        LoadError::NotAComponent { .. } => "step.not-a-component",
+        LoadError::Refused { .. } => "step.refused",
+    };
+    failure(FailureClass::Denied, code, error.to_string())
+}
