@@ -15,7 +15,9 @@ const REMAPPED_ROWS: &str = "gpu.remapped_rows";
 pub(crate) fn ecc(device: &Device, required: bool) -> Vec<Finding> {
     let gpu = name(device);
     let Some(ecc) = &device.ecc else {
-        return if required {
+        return if is_unreadable(device, "ecc") {
+            vec![Finding::unknown(ECC, format!("the driver failed to say whether {gpu} corrects errors"))]
+        } else if required {
             vec![Finding::unknown(
                 ECC,
                 format!("{gpu} does not say whether it corrects errors, and `ecc_required` is set"),
@@ -72,10 +74,19 @@ const fn on(enabled: bool) -> &'static str {
     if enabled { "on" } else { "off" }
 }
 
+/// Whether the GPU has this field and the driver failed to tell it.
+fn is_unreadable(device: &Device, field: &str) -> bool {
+    device.unreadable.iter().any(|unreadable| unreadable == field)
+}
+
 /// None for a GPU that has no rows to spare: older ones retire pages instead.
 pub(crate) fn remapped_rows(device: &Device) -> Option<Finding> {
-    let rows = device.remapped_rows.as_ref()?;
     let gpu = name(device);
+    let Some(rows) = &device.remapped_rows else {
+        return is_unreadable(device, "remapped-rows").then(|| {
+            Finding::unknown(REMAPPED_ROWS, format!("the driver failed to say how many rows {gpu} has replaced"))
+        });
+    };
     let counted = format!(
         "{} rows replaced after errors it could correct, {} after others",
         rows.correctable, rows.uncorrectable

@@ -36,6 +36,7 @@ fn device() -> Device {
         persistence_mode: Some(true),
         mig_enabled: Some(false),
         power_usage: Some(70_000),
+        unreadable: Vec::new(),
     }
 }
 
@@ -130,21 +131,31 @@ fn rows(device: &mut Device) -> &mut RemappedRows {
     device.remapped_rows.as_mut().unwrap()
 }
 
+fn unreadable(device: &mut Device, field: &str) {
+    (device.ecc, device.remapped_rows) = match field {
+        "ecc" => (None, device.remapped_rows),
+        _ => (device.ecc, None),
+    };
+    device.unreadable = vec![field.to_owned()];
+}
+
 fn heat(device: &mut Device, current: u32, slowdown: Option<u32>) {
     device.temperature = Some(Temperature { current, slowdown, shutdown: None });
 }
 
 #[test]
 fn each_rule_finds_what_it_is_for() {
-    let table: [(Change, Option<&str>); 27] = [
+    let table: [(Change, Option<&str>); 29] = [
         (|device| ecc(device).volatile_uncorrected = Some(1), Some("gpu.ecc critical reset_gpu")),
         (|device| ecc(device).volatile_uncorrected = None, Some("gpu.ecc unknown investigate")),
         (|device| ecc(device).aggregate_uncorrected = Some(50), None),
         (|device| ecc(device).pending_enabled = false, Some("gpu.ecc warning reboot")),
         (|device| device.ecc = None, None),
+        (|device| unreadable(device, "ecc"), Some("gpu.ecc unknown investigate")),
         (|device| rows(device).pending = true, Some("gpu.remapped_rows warning reset_gpu")),
         (|device| rows(device).failure = true, Some("gpu.remapped_rows critical inspect_hardware")),
         (|device| device.remapped_rows = None, None),
+        (|device| unreadable(device, "remapped-rows"), Some("gpu.remapped_rows unknown investigate")),
         (|device| heat(device, 86, Some(90)), None),
         (|device| heat(device, 87, Some(90)), Some("gpu.temperature warning investigate")),
         (|device| heat(device, 90, Some(90)), Some("gpu.temperature critical drain")),

@@ -5,7 +5,8 @@ use std::{ffi::OsStr, io::Write as _, path::Path};
 use nvml_wrapper::{
     Nvml,
     enum_wrappers::device::{EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold},
-    error::NvmlError,
+    error::{NvmlError, nvml_sym, nvml_try},
+    structs::device::EccModeState,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,7 @@ pub struct Device {
     pub persistence_mode: Option<bool>,
     pub mig_enabled: Option<bool>,
     pub power_usage: Option<u32>,
+    pub unreadable: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,23 +152,27 @@ fn initialise(library: Option<&OsStr>) -> Result<Nvml, Error> {
 
 fn device(nvml: &Nvml, index: u32) -> Result<Device, NvmlError> {
     let device = nvml.device_by_index(index)?;
-    let memory = device.memory_info().ok();
+    let mut unreadable = Unreadable::default();
+    let memory = unreadable.note("memory-total", device.memory_info());
+    let temperature = unreadable.note("temperature", device.temperature(TemperatureSensor::Gpu));
     Ok(Device {
         index,
         uuid: device.uuid()?,
         name: device.name()?,
         pci_bus_id: device.pci_info()?.bus_id,
-        vbios_version: device.vbios_version().ok(),
+        vbios_version: unreadable.note("vbios-version", device.vbios_version()),
         memory_total: memory.as_ref().map(|memory| memory.total),
         memory_used: memory.as_ref().map(|memory| memory.used),
-        ecc: ecc(&device),
-        remapped_rows: remapped_rows(nvml, &device),
-        temperature: device.temperature(TemperatureSensor::Gpu).ok().map(|current| Temperature {
+        ecc: unreadable.note("ecc", device.is_ecc_enabled()).map(|mode| ecc(&device, &mode)),
+        remapped_rows: unreadable.note("remapped-rows", remapped_rows(nvml, &device)),
+        temperature: temperature.map(|current| Temperature {
             current,
             slowdown: device.temperature_threshold(TemperatureThreshold::Slowdown).ok(),
             shutdown: device.temperature_threshold(TemperatureThreshold::Shutdown).ok(),
         }),
-        throttle_reasons: device.current_throttle_reasons().ok().map(|reasons| reasons.bits()),
+        throttle_reasons: unreadable
+            .note("throttle-reasons", device.current_throttle_reasons())
+            .map(|reasons| reasons.bits()),
         pcie: Pcie {
             generation: device.current_pcie_link_gen().ok(),
             maximum_generation: device.max_pcie_link_gen().ok(),
@@ -174,35 +180,53 @@ fn device(nvml: &Nvml, index: u32) -> Result<Device, NvmlError> {
             maximum_width: device.max_pcie_link_width().ok(),
             replay_counter: device.pcie_replay_counter().ok(),
         },
-        persistence_mode: device.is_in_persistent_mode().ok(),
-        mig_enabled: device.mig_mode().ok().map(|mode| mode.current == 1),
-        power_usage: device.power_usage().ok(),
+        persistence_mode: unreadable.note("persistence-mode", device.is_in_persistent_mode()),
+        mig_enabled: unreadable.note("mig-enabled", device.mig_mode()).map(|mode| mode.current == 1),
+        power_usage: unreadable.note("power-usage", device.power_usage()),
+        unreadable: unreadable.0,
     })
 }
 
-fn ecc(device: &nvml_wrapper::Device<'_>) -> Option<Ecc> {
-    let mode = device.is_ecc_enabled().ok()?;
+/// Which fields the driver failed to tell: a GPU that does not have them is another thing.
+#[derive(Default)]
+struct Unreadable(Vec<String>);
+
+impl Unreadable {
+    fn note<T>(&mut self, field: &str, told: Result<T, NvmlError>) -> Option<T> {
+        match told {
+            Ok(value) => Some(value),
+            Err(NvmlError::NotSupported | NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_)) => None,
+            Err(_) => {
+                self.0.push(field.to_owned());
+                None
+            }
+        }
+    }
+}
+
+fn ecc(device: &nvml_wrapper::Device<'_>, mode: &EccModeState) -> Ecc {
     let count = |error, counter| device.total_ecc_errors(error, counter).ok();
-    Some(Ecc {
+    Ecc {
         enabled: mode.currently_enabled,
         pending_enabled: mode.pending_enabled,
         volatile_corrected: count(MemoryError::Corrected, EccCounter::Volatile),
         volatile_uncorrected: count(MemoryError::Uncorrected, EccCounter::Volatile),
         aggregate_corrected: count(MemoryError::Corrected, EccCounter::Aggregate),
         aggregate_uncorrected: count(MemoryError::Uncorrected, EccCounter::Aggregate),
-    })
+    }
 }
 
 #[expect(
     unsafe_code,
     reason = "the wrapper has no call for remapped rows; the library's own is called as NVML documents it"
 )]
-fn remapped_rows(nvml: &Nvml, device: &nvml_wrapper::Device<'_>) -> Option<RemappedRows> {
-    let call = nvml.lib().nvmlDeviceGetRemappedRows.as_ref().ok()?;
+fn remapped_rows(nvml: &Nvml, device: &nvml_wrapper::Device<'_>) -> Result<RemappedRows, NvmlError> {
+    let call = nvml_sym(nvml.lib().nvmlDeviceGetRemappedRows.as_ref())?;
     let (mut correctable, mut uncorrectable, mut pending, mut failure) = (0, 0, 0, 0);
     // SAFETY: the handle belongs to `device`, which outlives the call; the four pointers are to live integers.
     let status = unsafe {
         call(device.handle(), &raw mut correctable, &raw mut uncorrectable, &raw mut pending, &raw mut failure)
     };
-    (status == 0).then_some(RemappedRows { correctable, uncorrectable, pending: pending != 0, failure: failure != 0 })
+    nvml_try(status)?;
+    Ok(RemappedRows { correctable, uncorrectable, pending: pending != 0, failure: failure != 0 })
 }
