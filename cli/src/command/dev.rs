@@ -49,6 +49,15 @@ pub struct Dev {
     /// Another NVML than the system's.
     #[arg(long, value_name = "FILE")]
     nvml_library: Option<PathBuf>,
+    /// What that library finds in its environment, which is empty otherwise. For tests.
+    #[arg(
+        long,
+        hide = true,
+        requires = "nvml_library",
+        value_name = "NAME=VALUE",
+        value_parser = fettle_host::command::environment_variable
+    )]
+    nvml_environment: Vec<(String, String)>,
     /// The kernel log.
     #[arg(long, value_name = "FILE", default_value = "/dev/kmsg")]
     kernel_log: PathBuf,
@@ -68,6 +77,7 @@ impl Dev {
             node: self.node.clone(),
             context: Context::path().filter(|_| !self.no_context),
             nvml_library: self.nvml_library.clone(),
+            nvml_environment: self.nvml_environment.clone(),
             kernel_log: self.kernel_log.clone(),
         };
         let mut running = dev::start(options).await?;
@@ -122,7 +132,8 @@ async fn told_to_stop() {
 
 fn text(running: &Running, log: &Path) -> String {
     let context = &running.context;
-    let path = |path: &Option<PathBuf>| path.as_deref().map(|path| shown(path).display().to_string()).unwrap_or_default();
+    let path =
+        |path: &Option<PathBuf>| path.as_deref().map(|path| shown(path).display().to_string()).unwrap_or_default();
     let mut text = String::from("Everything runs; ctrl-c stops it.\n\n");
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "  {name:<9} {value}");

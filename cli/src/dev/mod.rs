@@ -58,6 +58,8 @@ pub struct Options {
     pub context: Option<PathBuf>,
     /// Another NVML than the system's.
     pub nvml_library: Option<PathBuf>,
+    /// The environment of that library. For tests.
+    pub nvml_environment: Vec<(String, String)>,
     /// The kernel log.
     pub kernel_log: PathBuf,
 }
@@ -73,6 +75,7 @@ impl Options {
             node: "local".to_owned(),
             context: None,
             nvml_library: None,
+            nvml_environment: Vec::new(),
             kernel_log: PathBuf::from("/dev/kmsg"),
         }
     }
@@ -203,6 +206,7 @@ async fn agent(options: &Options, data: &Path, plane: &str, trust: PathBuf) -> a
         concurrency: 8,
         plain_http: Vec::new(),
         nvml_library: options.nvml_library.clone(),
+        nvml_environment: options.nvml_environment.clone(),
         kernel_log: options.kernel_log.clone(),
     };
     fettle_host::command::start(&run).await.context("the host cannot start")
@@ -215,7 +219,7 @@ async fn wait_for_node(
     host: &mut JoinHandle<Result<(), AgentError>>,
 ) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
-    let mut again = tokio::time::interval(Duration::from_millis(20));
+    let mut again = tokio::time::interval(Duration::from_millis(100));
     loop {
         tokio::select! {
             ended = &mut *host => {

@@ -156,6 +156,7 @@ impl From<nvml::Device> for wit::Device {
             persistence_mode: device.persistence_mode,
             mig_enabled: device.mig_enabled,
             power_usage: device.power_usage,
+            unreadable: device.unreadable,
         }
     }
 }
