@@ -4,6 +4,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::disallowed_methods,
     reason = "a benchmark that cannot measure should stop"
 )]
@@ -77,7 +78,7 @@ impl BareLoop {
     }
 }
 
-async fn measure<F: Future<Output = ()>>(calls: u32, call: impl Fn() -> F) -> f64 {
+async fn measure(calls: u32, call: impl AsyncFn()) -> f64 {
     let begin = Instant::now();
     for _ in 0..calls {
         call().await;
@@ -120,12 +121,12 @@ async fn main() {
         assert!(Command::new("/bin/true").status().expect("true starts").success());
     };
     let (mut warm_times, mut bare_times, mut spawn_times) = (Vec::new(), Vec::new(), Vec::new());
-    measure(CALLS, || warm()).await;
-    measure(CALLS, || bare.call()).await;
+    measure(CALLS, warm).await;
+    measure(CALLS, async || bare.call().await).await;
     for _ in 0..ROUNDS {
-        warm_times.push(measure(CALLS, || warm()).await);
-        bare_times.push(measure(CALLS, || bare.call()).await);
-        spawn_times.push(measure(SPAWNS, || spawn()).await);
+        warm_times.push(measure(CALLS, warm).await);
+        bare_times.push(measure(CALLS, async || bare.call().await).await);
+        spawn_times.push(measure(SPAWNS, spawn).await);
     }
     let (warm, bare, spawn) = (median(warm_times), median(bare_times), median(spawn_times));
     print("warm_noop", warm, "bare_wasmtime_pooled", bare);

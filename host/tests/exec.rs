@@ -1,5 +1,7 @@
 //! The `exec` capability with real programs: what a profile allows, and what nobody may leave behind.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod common;
 
 use std::time::{Duration, Instant};

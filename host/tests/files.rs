@@ -1,5 +1,7 @@
 //! The `files` capability: nothing outside the granted roots, whatever a path says or a link points to.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod common;
 
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,5 +1,7 @@
 //! Built components in the real sandbox: what a step may do wrong, and what the host makes of it.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod common;
 
 use std::{sync::Arc, time::Duration};

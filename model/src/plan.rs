@@ -97,7 +97,7 @@ pub enum PlanError {
         /// The kind.
         kind: StepKind,
         /// Where it was looked for.
-        catalog: Reference,
+        catalog: Box<Reference>,
     },
     /// The steps need each other in a cycle, or one that is not there.
     #[error("the steps of {0} do not form a graph; check the definition with `fettle definition check`")]
@@ -138,7 +138,7 @@ pub fn plan(sources: Sources, definition: &Definition, catalog: &Catalog, inputs
         let component = catalog.steps.get(&step.uses).cloned().ok_or_else(|| PlanError::UnknownKind {
             step: id.clone(),
             kind: step.uses.clone(),
-            catalog: sources.catalog.clone(),
+            catalog: Box::new(sources.catalog.clone()),
         })?;
         steps.push(PlannedStep {
             id,

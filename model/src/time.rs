@@ -32,7 +32,6 @@ pub mod optional {
     ///
     /// # Errors
     /// Those of the serializer.
-    #[expect(clippy::ref_option, reason = "the signature serde calls")]
     pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         match duration {
             Some(duration) => super::serialize(duration, serializer),

@@ -1,5 +1,7 @@
 //! Definitions that are sound and definitions that are not, and the plans they give.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 use std::collections::BTreeMap;
 
 use fettle_model::{
@@ -127,7 +129,10 @@ fn a_definition_with_a_misspelt_field_is_refused_with_the_valid_ones() {
     let error = document::read::<Definition>(&GOOD.replace("on_failure", "x").replace("    retry:", "    retries:"))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("/steps/1/retries") && error.contains("unknown field `retries`, expected one of"), "{error}");
+    assert!(
+        error.contains("/steps/1/retries") && error.contains("unknown field `retries`, expected one of"),
+        "{error}"
+    );
 }
 
 fn catalog() -> Catalog {

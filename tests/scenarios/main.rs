@@ -1,6 +1,6 @@
 //! Scenarios against real parts: docker-registry, the plane and the host, each a process of its own.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod crashes;
 mod interruptions;

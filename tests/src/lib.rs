@@ -9,6 +9,7 @@
     clippy::panic,
     reason = "a harness: what cannot be set up should stop the test"
 )]
+#![expect(clippy::future_not_send, reason = "scenarios run on the thread that starts them")]
 #![expect(clippy::missing_panics_doc, reason = "every verb stops the test when it cannot do its work")]
 
 pub mod fleet;

@@ -1,7 +1,7 @@
 //! Following an operation until it is over: drawn live on a terminal, as plain lines anywhere else.
 //!
 //! [`state`] folds what the plane tells, [`draw`] and [`plain`] make text of it and touch nothing,
-//! [`live`] puts the text on a terminal.
+//! `live` puts the text on a terminal.
 
 pub mod draw;
 mod live;
@@ -42,6 +42,8 @@ enum Stage {
 /// `Ended` when it did not succeed; when the plane refuses or stays away; when interrupted.
 pub async fn watch(session: &Session, client: &PlaneClient, operation: Operation) -> Result<(), CommandError> {
     let id = operation.operation_id.clone();
+    // What answers a submission need not name the steps.
+    let operation = if operation.steps.is_some() { operation } else { client.operation(&id).await? };
     let mut state = WatchState::new(&operation);
     let mut stage = Stage::choose(session);
     let mut follower = Follower::of_operation(client, &id);
@@ -64,7 +66,7 @@ pub async fn watch(session: &Session, client: &PlaneClient, operation: Operation
                 }
             }
             _ = &mut interrupted => {
-                stage.end();
+                stage.interrupt(&state);
                 output::remark(&format!("the operation goes on; watch it again with `fettle operation watch {id}`"));
                 return Err(CommandError::Interrupted);
             }
@@ -78,7 +80,7 @@ pub async fn watch(session: &Session, client: &PlaneClient, operation: Operation
 fn finish(stage: &Stage, mut state: WatchState, ended: Operation) -> Result<(), CommandError> {
     state.refresh(&ended);
     let text = match stage {
-        Stage::Live(live) => live.last_frame(&state, now()) + &summary::text(&ended),
+        Stage::Live(live) => live.last_frame(&state, now()) + "\n" + &summary::text(&ended),
         Stage::Plain => summary::text(&ended),
         Stage::Json => format!("{}\n", json!({ "type": "operation", "operation": ended })),
     };
@@ -123,9 +125,16 @@ impl Stage {
         }
     }
 
-    fn end(&mut self) {
+    fn end(&self) {
         if let Self::Live(live) = self {
             live.clear();
+        }
+    }
+
+    fn interrupt(&self, state: &WatchState) {
+        if let Self::Live(live) = self {
+            live.clear_after_interrupt();
+            let _ = output::write(&live.last_frame(state, now()));
         }
     }
 }
