@@ -234,18 +234,41 @@ fn check_literals(
     }
 }
 
-/// A schema reduced to its type, so that only certain mismatches are errors.
+/// A schema reduced to its types, so that only certain mismatches are errors.
 fn type_only(schema: &Value) -> Value {
-    match schema.get("type") {
-        Some(kind) => serde_json::json!({ "type": kind }),
-        None => schema.clone(),
+    types(schema).map_or_else(|| schema.clone(), |types| serde_json::json!({ "type": types }))
+}
+
+/// The types that a schema allows, where it says so: also as alternatives, or by naming the values.
+fn types(schema: &Value) -> Option<BTreeSet<String>> {
+    if let Some(kind) = schema.get("type") {
+        return match kind {
+            Value::Array(kinds) => kinds.iter().map(|kind| kind.as_str().map(str::to_owned)).collect(),
+            kind => Some(BTreeSet::from([kind.as_str()?.to_owned()])),
+        };
     }
+    let of_value = |value: &Value| {
+        let name = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        BTreeSet::from([name.to_owned()])
+    };
+    if let Some(value) = schema.get("const") {
+        return Some(of_value(value));
+    }
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return Some(values.iter().flat_map(of_value).collect());
+    }
+    let alternatives = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Value::as_array)?;
+    alternatives.iter().map(types).collect::<Option<Vec<_>>>().map(|all| all.into_iter().flatten().collect())
 }
 
 fn brief(schema: &Value) -> String {
-    match schema.get("type") {
-        Some(Value::String(kind)) => kind.clone(),
-        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
-        _ => "something else".to_owned(),
-    }
+    let types = types(schema).filter(|types| !types.is_empty());
+    types.map_or_else(|| "something else".to_owned(), |types| types.into_iter().collect::<Vec<_>>().join(" or "))
 }

@@ -65,6 +65,23 @@ fn a_sound_definition_passes() {
 }
 
 #[test]
+fn a_text_may_go_to_a_field_that_takes_some_texts() {
+    for (field, fits) in [
+        (json!({"oneOf": [{"const": "a", "type": "string"}, {"const": "b", "type": "string"}]}), true),
+        (json!({"enum": ["a", "b"]}), true),
+        (json!({"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}]}), true),
+        (json!({"oneOf": [{"const": 1}, {"type": "null"}]}), false),
+        (json!({"enum": [1, 2]}), false),
+    ] {
+        let mut descriptors = descriptors();
+        let pull = descriptors.get_mut(&"pull@v1".parse::<StepKind>().unwrap()).unwrap();
+        pull.input_schema["properties"]["reference"] = field.clone();
+        let definition: Definition = document::read(GOOD).unwrap();
+        assert_eq!(check::check(&definition, &descriptors).is_ok(), fits, "{field}");
+    }
+}
+
+#[test]
 fn each_broken_rule_is_named_with_its_place_and_its_fix() {
     let replace = |from: &'static str, to: &'static str| {
         move |text: String| {

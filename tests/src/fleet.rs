@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use fettle_model::digest::Digest;
 use fettle_plane::administration::{Access, Administration, ProjectRole, project};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -224,11 +225,7 @@ impl Fleet {
 
     /// Submits an operation, and insists.
     pub async fn submit(&self, operation_type: &str, inputs: &Value) -> String {
-        let key = format!("key-{operation_type}-{inputs}")
-            .chars()
-            .filter(char::is_ascii_alphanumeric)
-            .take(60)
-            .collect::<String>();
+        let key = Digest::of(format!("{operation_type} {inputs}").as_bytes()).hex();
         let (status, answer) = self.try_submit(operation_type, inputs, &key).await.expect("the plane answers");
         assert!(status.is_success(), "{status}: {answer:#}");
         answer["operation_id"].as_str().unwrap().to_owned()

@@ -146,7 +146,7 @@ fn every_endpoint_file_stands_where_its_url_says() {
         let words = |text: &str| text.replace('_', "-").split('/').map(str::to_owned).collect::<Vec<_>>();
         let folder = file.trim_start_matches("plane/src/api").rsplit_once('/').map_or("", |(folder, _)| folder);
         let fixed: Vec<String> = words(&endpoint).into_iter().filter(|word| !word.starts_with('{')).collect();
-        if !fixed.starts_with(&words(folder)) && !folder.is_empty() {
+        if !fixed.starts_with(&words(&format!("/api{folder}"))) && !folder.is_empty() {
             findings.push(format!("{file}: serves {endpoint}"));
         }
     }

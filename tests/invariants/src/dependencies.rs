@@ -2,16 +2,40 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+use serde::Deserialize;
 
 use crate::{
     report::{holds, holds_except},
     source::{self, is_within, product},
 };
 
+/// What `cargo metadata` says, as far as it matters here. The crate `cargo_metadata` would turn on a
+/// feature of serde_json for the whole workspace, and so for what is shipped.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// None for a normal dependency, else `dev` or `build`.
+    kind: Option<String>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test asks cargo; nothing of this runs on a node")]
 fn members() -> Vec<Package> {
-    let manifest = source::root().join("Cargo.toml");
-    MetadataCommand::new().manifest_path(manifest).no_deps().exec().unwrap().packages
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    let answer = cargo.current_dir(source::root()).args(["metadata", "--no-deps", "--format-version=1"]).output().unwrap();
+    assert!(answer.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&answer.stderr));
+    serde_json::from_slice::<Metadata>(&answer.stdout).unwrap().packages
 }
 
 /// Members outside `allowed` that depend on a crate whose name is one of `crates` or starts with one
@@ -22,7 +46,7 @@ fn others(crates: &[&str], allowed: &[&str]) -> Vec<String> {
     let mut users = BTreeSet::new();
     for package in members() {
         for dependency in package.dependencies.iter().filter(|dependency| is_one(&dependency.name)) {
-            users.insert(package.name.to_string());
+            users.insert(package.name.clone());
             if !allowed.contains(&package.name.as_str()) {
                 found.push(format!("{}: depends on {}", package.manifest_path, dependency.name));
             }
@@ -126,6 +150,7 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("fettle-cli", &["fettle-model", "fettle-supply", "fettle-host", "fettle-plane"]),
         ("fettle-tests", &["fettle-model", "fettle-supply", "fettle-host", "fettle-plane"]),
         ("fettle-invariants", &[]),
+        ("fettle-nvml-scenario", &[]),
         ("xtask", &[]),
     ])
 }
@@ -136,7 +161,7 @@ fn rooms_use_each_other_only_as_the_map_says() {
     let mut findings = Vec::new();
     for package in members() {
         let name = package.name.as_str();
-        let is_step = package.manifest_path.as_str().contains("/steps/") && name != "fettle-step";
+        let is_step = package.manifest_path.contains("/steps/") && name != "fettle-step";
         let allowed: &[&str] = match map.get(name) {
             Some(allowed) => allowed,
             None if is_step => &["fettle-step"],
@@ -146,7 +171,7 @@ fn rooms_use_each_other_only_as_the_map_says() {
             }
         };
         let uses = package.dependencies.iter().filter(|dependency| {
-            dependency.kind != DependencyKind::Development && dependency.name.starts_with("fettle-")
+            dependency.kind.as_deref() != Some("dev") && dependency.name.starts_with("fettle-")
         });
         findings.extend(
             uses.filter(|dependency| !allowed.contains(&dependency.name.as_str()))
@@ -164,7 +189,7 @@ fn rooms_use_each_other_only_as_the_map_says() {
 fn every_member_keeps_the_lints_of_the_workspace() {
     let findings: Vec<String> = members()
         .iter()
-        .map(|package| package.manifest_path.as_str().to_owned())
+        .map(|package| package.manifest_path.clone())
         .filter(|path| !std::fs::read_to_string(path).unwrap().contains("[lints]\nworkspace = true"))
         .collect();
     holds("every member keeps the lints of the workspace", "add `[lints]` with `workspace = true`", &findings);

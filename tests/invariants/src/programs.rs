@@ -2,7 +2,7 @@
 
 use crate::{
     report::{holds, holds_except},
-    source::{files, is_within, product, product_directories, text},
+    source::{files, is_within, shipped, text},
 };
 
 /// Ways to start a program.
@@ -35,11 +35,9 @@ const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "busybox"]
 
 #[test]
 fn only_exec_starts_programs() {
-    let directories = product_directories();
-    let directories: Vec<&str> = directories.iter().map(String::as_str).collect();
     let mut found = Vec::new();
     let mut exec = 0;
-    for source in product(&directories) {
+    for source in shipped() {
         for path in source.names().paths {
             if !STARTING.iter().any(|pattern| is_within(&path.what, pattern)) {
                 continue;
@@ -67,10 +65,9 @@ fn is_shell(program: &str) -> bool {
 
 #[test]
 fn there_is_no_shell() {
-    let directories = product_directories();
-    let directories: Vec<&str> = directories.iter().map(String::as_str).collect();
     let mut findings = Vec::new();
-    for source in product(&directories) {
+    // The model names shells to refuse them in profiles.
+    for source in shipped().iter().filter(|source| source.path != "model/src/policy.rs") {
         for written in source.names().texts.into_iter().filter(|written| is_shell(&written.what)) {
             findings.push(format!("{}:{}: writes \"{}\"", source.path, written.line, written.what));
         }

@@ -25,7 +25,7 @@ const OUTSIDE: [&str; 13] = [
 /// Macros that write to standard output or read the environment of the build.
 const OUTSIDE_MACROS: [&str; 5] = ["print!", "println!", "eprint!", "eprintln!", "dbg!"];
 
-fn reaching(below: &[&str]) -> Vec<String> {
+fn reaching(below: &[impl AsRef<str>]) -> Vec<String> {
     let mut findings = Vec::new();
     for source in product(below) {
         for path in source.names().paths {
@@ -50,7 +50,6 @@ fn the_model_reaches_nothing() {
 #[test]
 fn steps_reach_the_node_only_through_wit() {
     let directories: Vec<String> = steps().iter().map(|step| format!("steps/{step}/src")).collect();
-    let directories: Vec<&str> = directories.iter().map(String::as_str).collect();
     holds(
         "a step reaches the node through the capabilities of `wit` only",
         "use fettle_step::{files, exec, transfer, facts, gpu, report}; if none of them does it, the contract needs a function",

@@ -28,28 +28,29 @@ pub(crate) struct Source {
 }
 
 /// All Rust files below these directories.
-pub(crate) fn everything(below: &[&str]) -> Vec<Source> {
-    let mut found: Vec<Source> = below.iter().flat_map(|directory| files(directory, "rs")).map(|path| read(&path)).collect();
-    assert!(!found.is_empty(), "there is no source below {below:?}; correct the test");
+pub(crate) fn everything(below: &[impl AsRef<str>]) -> Vec<Source> {
+    let paths = below.iter().flat_map(|directory| files(directory.as_ref(), "rs"));
+    let mut found: Vec<Source> = paths.map(|path| read(&path)).collect();
+    assert!(!found.is_empty(), "there are no sources there; correct the test");
     found.sort_by(|left, right| left.path.cmp(&right.path));
     found
 }
 
 /// The Rust files below these directories that are not for tests alone.
-pub(crate) fn product(below: &[&str]) -> Vec<Source> {
+pub(crate) fn product(below: &[impl AsRef<str>]) -> Vec<Source> {
     let all = everything(below);
     let tests: BTreeSet<String> = all.iter().flat_map(test_modules).collect();
     all.into_iter().filter(|source| !tests.contains(&source.path)).collect()
 }
 
-/// The directories with the sources of what is shipped.
-pub(crate) fn product_directories() -> Vec<String> {
+/// The sources of all that is shipped.
+pub(crate) fn shipped() -> Vec<Source> {
     let mut directories: Vec<String> =
         ["model", "wire", "supply", "crash", "host", "plane", "plane/store", "plane/store/sqlite", "cli"]
             .map(|room| format!("{room}/src"))
             .to_vec();
     directories.extend(steps().into_iter().map(|step| format!("steps/{step}/src")));
-    directories
+    product(&directories)
 }
 
 /// The directories below `steps`, the SDK included.
