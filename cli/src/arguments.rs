@@ -107,7 +107,14 @@ fn start(command: Command, output: Output) -> Result<(), CommandError> {
         Command::ExitCodes => return command::exit_codes::run(output),
         Command::NvmlSnapshot(snapshot) => return snapshot.run(),
         Command::Key(command) => return command.run(output),
-        _ => {}
+        Command::Step(_)
+        | Command::Artifact(_)
+        | Command::Catalog(_)
+        | Command::Policy(_)
+        | Command::Definition(_)
+        | Command::Operation(_)
+        | Command::Node(_)
+        | Command::Dev(_) => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CommandError::Sandbox(format!("no threads: {error}")))?;

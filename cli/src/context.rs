@@ -78,9 +78,11 @@ impl Context {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(CommandError::Read { path: path.to_owned(), source }),
         };
-        fettle_model::document::read(&text)
-            .map(Some)
-            .map_err(|source| CommandError::Document { path: path.to_owned(), what: "context file", source })
+        fettle_model::document::read(&text).map(Some).map_err(|source| CommandError::Document {
+            path: path.to_owned(),
+            what: "context file",
+            source,
+        })
     }
 
     /// Writes the file, for its owner only: it holds a token.

@@ -196,17 +196,19 @@ impl CommandError {
     /// What to do about it, where the sentence does not say.
     #[must_use]
     pub fn help(&self) -> Option<String> {
-        match self {
-            Self::Missing { fix, .. } | Self::Build { fix, .. } => Some(fix.clone()),
-            Self::Key { source: KeyError::Private(_), .. } => {
-                Some("put the password that the key was made with into FETTLE_KEY_PASSWORD".to_owned())
-            }
-            Self::Key { source: KeyError::Read { .. }, .. } => {
-                Some("make a key with `fettle key generate`, or name another one with --key".to_owned())
-            }
-            Self::Plane(error) => error.help(),
-            _ => None,
+        if let Self::Missing { fix, .. } | Self::Build { fix, .. } = self {
+            return Some(fix.clone());
         }
+        if let Self::Plane(error) = self {
+            return error.help();
+        }
+        let Self::Key { source, .. } = self else { return None };
+        let help = match source {
+            KeyError::Private(_) => "put the password that the key was made with into FETTLE_KEY_PASSWORD",
+            KeyError::Read { .. } => "make a key with `fettle key generate`, or name another one with --key",
+            KeyError::Generate(_) | KeyError::Public(_) | KeyError::Write { .. } | KeyError::Sign(_) => return None,
+        };
+        Some(help.to_owned())
     }
 }
 

@@ -16,6 +16,5 @@ pub(crate) fn to_stderr() {
 /// Logs to a file.
 pub(crate) fn to_file(file: File) {
     let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    let _ =
-        tracing_subscriber::fmt().with_ansi(false).with_env_filter(filter).with_writer(Mutex::new(file)).try_init();
+    let _ = tracing_subscriber::fmt().with_ansi(false).with_env_filter(filter).with_writer(Mutex::new(file)).try_init();
 }

@@ -102,7 +102,9 @@ mod tests {
 
     #[test]
     fn bytes_are_short() {
-        for (count, text) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (98_304, "96.0 KiB"), (5 << 40, "5.0 TiB")] {
+        for (count, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (98_304, "96.0 KiB"), (5 << 40, "5.0 TiB")]
+        {
             assert_eq!(bytes(count), text);
         }
     }

@@ -50,11 +50,11 @@ pub(crate) fn json(error: &CommandError) -> String {
 }
 
 fn violations(error: &CommandError) -> &[fettle_model::violation::Violation] {
-    match error {
-        CommandError::Broken { violations, .. } => &violations.0,
-        CommandError::Plane(error) => error.problem().map_or(&[], |problem| &problem.violations),
-        _ => &[],
+    if let CommandError::Broken { violations, .. } = error {
+        return &violations.0;
     }
+    let CommandError::Plane(error) = error else { return &[] };
+    error.problem().map_or(&[], |problem| &problem.violations)
 }
 
 fn code(error: &CommandError) -> Option<&str> {
@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn a_problem_says_its_code_and_what_to_do() {
-        let error = refused(404, r#"{"code": "operation.unknown", "detail": "there is no operation `x` in project `p`"}"#);
+        let error =
+            refused(404, r#"{"code": "operation.unknown", "detail": "there is no operation `x` in project `p`"}"#);
         assert_eq!(
             text(&error),
             "error: there is no operation `x` in project `p`\ncode: operation.unknown\n\

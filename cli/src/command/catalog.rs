@@ -29,10 +29,13 @@ pub enum CatalogCommand {
 ///   steps:
 ///     file.render@v1: registry.internal:5000/steps/file.render@sha256:...
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment, after_long_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
 Examples:
   fettle catalog publish catalog.yaml
-  fettle catalog publish catalog.yaml --repository registry.internal:5000/fettle/catalog --key team.key")]
+  fettle catalog publish catalog.yaml --repository registry.internal:5000/fettle/catalog --key team.key"
+)]
 pub struct Publish {
     /// The catalog, in YAML or JSON.
     #[arg(value_name = "FILE")]

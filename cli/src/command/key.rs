@@ -54,9 +54,7 @@ impl KeyCommand {
         let Self::Generate(generate) = self;
         let password = std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty());
         if password.is_none() {
-            remark(&format!(
-                "warning: {PASSWORD_VARIABLE} is not set, so the key is encrypted with an empty password"
-            ));
+            remark(&format!("warning: {PASSWORD_VARIABLE} is not set, so the key is encrypted with an empty password"));
         }
         let generated = generate.run(password.unwrap_or_default().as_bytes())?;
         output

@@ -38,8 +38,7 @@ impl PlaneClient {
         if !["http", "https"].contains(&base.scheme()) || base.cannot_be_a_base() || !base.has_host() {
             return Err(wrong());
         }
-        let mut bearer =
-            header::HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| PlaneError::Token)?;
+        let mut bearer = header::HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| PlaneError::Token)?;
         bearer.set_sensitive(true);
         let http = reqwest::Client::builder()
             .user_agent(concat!("fettle/", env!("CARGO_PKG_VERSION")))
@@ -50,7 +49,7 @@ impl PlaneClient {
             .read_timeout(SILENCE)
             .default_headers(header::HeaderMap::from_iter([(header::AUTHORIZATION, bearer)]))
             .build()
-            .map_err(|source| PlaneError::Unreachable { address: address.to_owned(), source })?;
+            .map_err(|error| PlaneError::unreachable(address.to_owned(), error))?;
         Ok(Self { http, base, project: project.to_owned() })
     }
 
@@ -115,9 +114,7 @@ impl PlaneClient {
     pub async fn submit(&self, operation: &NewOperation) -> Result<Operation, PlaneError> {
         let path = ["projects", &self.project, "operations"];
         match self.post(&path, operation).await {
-            Err(PlaneError::Unreachable { source, .. })
-                if operation.idempotency_key.is_some() && !source.is_connect() =>
-            {
+            Err(PlaneError::Unreachable { may_have_arrived: true, .. }) if operation.idempotency_key.is_some() => {
                 self.post(&path, operation).await
             }
             answer => answer,
@@ -235,8 +232,7 @@ impl PlaneClient {
         Err(PlaneError::Refused(Problem::read(status, &body)))
     }
 
-    /// The address is in the sentence already.
-    fn unreachable(&self, source: reqwest::Error) -> PlaneError {
-        PlaneError::Unreachable { address: self.address(), source: source.without_url() }
+    fn unreachable(&self, error: reqwest::Error) -> PlaneError {
+        PlaneError::unreachable(self.address(), error)
     }
 }

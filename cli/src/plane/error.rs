@@ -10,9 +10,11 @@ pub enum PlaneError {
     Unreachable {
         /// Where it should be.
         address: String,
+        /// Whether the request may have arrived.
+        may_have_arrived: bool,
         /// What happened.
         #[source]
-        source: reqwest::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// It refused.
     #[error("{}", sentence(.0))]
@@ -53,6 +55,26 @@ fn sentence(problem: &Problem) -> String {
 }
 
 impl PlaneError {
+    /// What happened to a request that got no answer. Of the chain that the HTTP client tells, only the
+    /// system's own words help anybody.
+    pub(super) fn unreachable(address: String, error: reqwest::Error) -> Self {
+        let may_have_arrived = !error.is_connect();
+        let mut number = None;
+        let mut next: Option<&dyn std::error::Error> = Some(&error);
+        while let Some(cause) = next {
+            number = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error).or(number);
+            next = cause.source();
+        }
+        match number {
+            Some(number) => {
+                let source = Box::new(std::io::Error::from_raw_os_error(number));
+                Self::Unreachable { address, may_have_arrived, source }
+            }
+            // The address is in the sentence already.
+            None => Self::Unreachable { address, may_have_arrived, source: Box::new(error.without_url()) },
+        }
+    }
+
     /// The exit code.
     #[must_use]
     pub const fn exit(&self) -> Exit {

@@ -142,8 +142,8 @@ async fn read(
             Some("error") => return Ok(false),
             Some(_) | None => {}
         }
-        let heard = decode(&event, channel)
-            .map_err(|source| PlaneError::Answer { address: client.address(), source })?;
+        let heard =
+            decode(&event, channel).map_err(|source| PlaneError::Answer { address: client.address(), source })?;
         if event.id.is_some() {
             last.clone_from(&event.id);
         }

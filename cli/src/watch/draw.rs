@@ -25,6 +25,7 @@ pub struct Screen {
 /// Widest name and kind of a step; more is cut.
 const NAME: usize = 16;
 const KIND: usize = 27;
+const LEAST_KIND: usize = 10;
 /// Columns of percent and duration with their gaps.
 const NUMBERS: usize = 14;
 /// A kind is cut to leave this much for what the step says.
@@ -55,10 +56,16 @@ fn window(steps: &[StepState], room: usize) -> (&[StepState], usize, usize) {
     if steps.len() <= room {
         return (steps, 0, 0);
     }
-    let room = room.saturating_sub(2).max(1);
     let first = steps.iter().position(|step| !step.status.is_final()).unwrap_or(steps.len());
-    let start = first.saturating_sub(1).min(steps.len() - room);
-    (&steps[start..start + room], start, steps.len() - start - room)
+    let mut start = first.saturating_sub(usize::from(room >= 5)).min(steps.len() - 1);
+    // What is left out above or below takes a line to say so.
+    let mut shown = (room - usize::from(start > 0)).max(1);
+    if start + shown < steps.len() {
+        shown = (shown - 1).max(1);
+    } else {
+        start = steps.len() - shown;
+    }
+    (&steps[start..start + shown], start, steps.len() - start - shown)
 }
 
 #[derive(Clone, Copy)]
@@ -75,9 +82,11 @@ impl Columns {
         };
         let name = widest(|step| &step.id, NAME);
         // Symbol and gaps: `x name kind `.
-        let fixed = 2 + name + 1 + NUMBERS + 1;
+        let fixed = 2 + name + 1 + NUMBERS;
         let spare = screen.width.saturating_sub(fixed + TEXT);
-        let kind = widest(|step| &step.kind, KIND.min(spare));
+        // A kind that is cut to nothing says nothing.
+        let most = if spare < LEAST_KIND { 0 } else { KIND.min(spare) };
+        let kind = widest(|step| &step.kind, most);
         Self { name, kind, text: screen.width.saturating_sub(fixed + kind) }
     }
 }
@@ -118,7 +127,9 @@ fn step_line(step: &StepState, now: Timestamp, screen: Screen, columns: Columns,
     let text = fit(&says(step), columns.text, screen.tail());
     let text = if step.status == StepStatus::Failed { screen.paint(&text, &style) } else { screen.dim(&text) };
     let symbol = screen.paint(symbol, &style);
-    format!("{symbol} {name} {} {percent:>4} {elapsed:>6}  {text}", screen.dim(&kind))
+    let line = format!("{symbol} {name} {} {percent:>4} {elapsed:>6}  {text}", screen.dim(&kind));
+    // On a very narrow screen even the columns without text are too wide.
+    fit(&line, screen.width, "")
 }
 
 /// What there is to say of a step beside its numbers.
@@ -128,7 +139,7 @@ fn says(step: &StepState) -> String {
         StepStatus::Pending => format!("after {}", step.needs.join(", ")),
         StepStatus::Running if step.attempt > 1 => format!("attempt {}: {}", step.attempt, step.text),
         StepStatus::Running => step.text.clone(),
-        StepStatus::Succeeded if step.changed == Some(false) => "nothing to change".to_owned(),
+        StepStatus::Succeeded if step.changed == Some(false) => "unchanged".to_owned(),
         StepStatus::Succeeded => step.text.clone(),
         StepStatus::Failed => step.failure.clone().unwrap_or_default(),
         StepStatus::Skipped => {
@@ -167,3 +178,6 @@ impl Screen {
         self.paint(text, &Style::new().dim())
     }
 }
+
+#[cfg(test)]
+mod tests;

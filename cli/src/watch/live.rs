@@ -47,6 +47,13 @@ impl Live {
         self.bar.finish_and_clear();
     }
 
+    /// Removes what is drawn, and the `^C` that the terminal wrote on the line below.
+    pub(super) fn clear_after_interrupt(&self) {
+        let _ = self.terminal.move_cursor_up(1);
+        self.clear();
+        let _ = self.terminal.clear_to_end_of_screen();
+    }
+
     /// The frame that stays on the terminal, whatever its height.
     pub(super) fn last_frame(&self, state: &WatchState, now: Timestamp) -> String {
         let screen = Screen { height: usize::MAX, ..self.screen() };

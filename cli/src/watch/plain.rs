@@ -52,7 +52,7 @@ fn happened(known: Option<&StepState>, event: &Event) -> String {
                 format!("{percent}{}", clean(told.step_message.as_deref().unwrap_or_default())).trim_end().to_owned()
             }
         },
-        StepStatus::Succeeded if told.changed == Some(false) => format!("succeeded{}, nothing to change", took("in")),
+        StepStatus::Succeeded if told.changed == Some(false) => format!("succeeded{}, unchanged", took("in")),
         StepStatus::Succeeded => format!("succeeded{}", took("in")),
         StepStatus::Failed => format!("failed{}{}", took("after"), why()),
         StepStatus::Skipped => {
@@ -92,4 +92,72 @@ fn width(state: &WatchState) -> usize {
 pub fn time(at: &str) -> String {
     let parsed = at.parse::<jiff::Timestamp>().ok();
     parsed.map_or_else(|| clean(at), |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn state() -> WatchState {
+        let operation = json!({
+            "operation_id": "01J", "operation_type": "a", "version": "v1", "status": "queued",
+            "created_at": "2026-11-20T10:00:00Z", "target_selector": {"node": "n"},
+            "steps": [{"step_id": "pull", "kind": "k@v1", "component": "c", "status": "pending"}],
+        });
+        WatchState::new(&serde_json::from_value(operation).unwrap())
+    }
+
+    fn told(payloads: &[Value]) -> Vec<String> {
+        let mut state = state();
+        let mut lines = Vec::new();
+        for payload in payloads {
+            let name =
+                if payload.get("current_step_name").is_some() { "operation.progress" } else { "operation.completed" };
+            let whole = json!({"event": name, "at": "2026-11-20T10:00:00.123Z", "payload": payload});
+            let event = Box::new(serde_json::from_value(whole.clone()).unwrap());
+            let heard = Followed::Event { event, whole: Box::new(whole) };
+            lines.extend(line(&state, &heard).map(|line| line.replace("2026-11-20T10:00:00Z ", "")));
+            state.hear(heard);
+        }
+        lines
+    }
+
+    #[test]
+    fn a_line_says_what_changed() {
+        let step = |fields: Value| {
+            let mut payload = json!({"current_step_name": "pull", "step_status": "running", "attempt_number": 1});
+            payload.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            payload
+        };
+        let failure = json!({"class": "transient", "code": "a.b", "message": "no\nanswer"});
+        let lines = told(&[
+            step(json!({})),
+            step(json!({"step_percent": 40, "step_message": "layer 1"})),
+            step(json!({"failure": failure, "retry_in_ms": 2000})),
+            step(json!({"attempt_number": 2})),
+            step(json!({"attempt_number": 2, "step_status": "succeeded", "duration_ms": 1500, "changed": true})),
+            json!({"status": "succeeded"}),
+        ]);
+        assert_eq!(
+            lines,
+            [
+                "pull  started",
+                "pull  40% layer 1",
+                "pull  attempt 1 failed, the next in 2.0s: no answer [a.b]",
+                "pull  started, attempt 2",
+                "pull  succeeded in 1.5s",
+                "-     operation completed",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_outage_is_told_once() {
+        let mut state = state();
+        assert!(line(&state, &Followed::Lost).is_some() && line(&state, &Followed::Back).is_none());
+        state.hear(Followed::Lost);
+        assert!(line(&state, &Followed::Lost).is_none() && line(&state, &Followed::Back).is_some());
+    }
 }

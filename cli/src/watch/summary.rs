@@ -61,8 +61,8 @@ fn tally(steps: &[Step]) -> String {
         }
     };
     let with = |status: StepStatus| steps.iter().filter(move |step| step.status == status);
-    add(with(StepStatus::Succeeded).filter(|step| step.changed != Some(false)).count(), "done");
-    add(with(StepStatus::Succeeded).filter(|step| step.changed == Some(false)).count(), "with nothing to change");
+    add(with(StepStatus::Succeeded).filter(|step| step.changed != Some(false)).count(), "changed");
+    add(with(StepStatus::Succeeded).filter(|step| step.changed == Some(false)).count(), "unchanged");
     add(with(StepStatus::Failed).count(), "failed");
     add(with(StepStatus::Skipped).count(), "skipped");
     add(with(StepStatus::Canceled).count(), "canceled");

@@ -34,6 +34,7 @@ pub(super) fn duration(duration: Duration) -> String {
 
 /// Cuts to a width in columns and fills up with spaces to exactly that width.
 pub(super) fn fit(text: &str, width: usize, tail: &str) -> String {
+    let tail = if console::measure_text_width(tail) > width { "" } else { tail };
     let cut = console::truncate_str(text, width, tail);
     let fill = width.saturating_sub(console::measure_text_width(&cut));
     format!("{cut}{}", " ".repeat(fill))
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn text_of_others_cannot_steer_the_terminal() {
-        assert_eq!(clean("a\u{1b}[31mred\u{1b}[0m\r\n\tb\u{7}\u{9b}2J"), "ared b2J");
+        assert_eq!(clean("a\u{1b}[31mred\u{1b}[0m\r\n\tb\u{7}\u{9b}2J!"), "ared b!");
         assert_eq!(clean("ok \u{202e}txt.exe"), "ok txt.exe");
     }
 

@@ -6,10 +6,7 @@ use clap::Args;
 use fettle_model::definition::Definition;
 use fettle_supply::ArtifactKind;
 
-use super::{
-    super::published,
-    Session, check,
-};
+use super::{super::published, Session, check};
 use crate::{
     error::CommandError,
     supply::{PublishArguments, read_document},

@@ -27,7 +27,10 @@ impl Cancel {
         let operation = self.plane.client(session)?.cancel(&self.id).await?;
         session.show(&operation, |operation| match operation.status {
             OperationStatus::Canceled => format!("{} is canceled\n", operation.operation_id),
-            _ => format!("{} is asked to stop\n", operation.operation_id),
+            OperationStatus::Queued
+            | OperationStatus::Running
+            | OperationStatus::Succeeded
+            | OperationStatus::Failed => format!("{} is asked to stop\n", operation.operation_id),
         })
     }
 }

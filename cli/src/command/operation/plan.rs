@@ -62,28 +62,29 @@ fn step_text(step: &PlannedStep) -> String {
     if grants.is_empty() {
         text.push_str("   granted    nothing\n");
     }
-    let retry = if step.retry.attempts > 1 { format!(", at most {} attempts", step.retry.attempts) } else { String::new() };
+    let retry =
+        if step.retry.attempts > 1 { format!(", at most {} attempts", step.retry.attempts) } else { String::new() };
     let _ = writeln!(text, "   limits     {} an attempt{retry}", limit(step.timeout));
     text
 }
 
 fn limit(timeout: std::time::Duration) -> String {
     let seconds = timeout.as_secs();
-    match (seconds / 3600, seconds / 60, seconds % 60) {
-        (hours, _, 0) if hours > 0 && seconds % 3600 == 0 => format!("{hours}h"),
-        (_, minutes, 0) if minutes > 0 => format!("{minutes}m"),
-        _ => format!("{}s", timeout.as_secs_f64()),
+    if seconds >= 3600 && seconds.is_multiple_of(3600) {
+        format!("{}h", seconds / 3600)
+    } else if seconds >= 60 && seconds.is_multiple_of(60) {
+        format!("{}m", seconds / 60)
+    } else {
+        format!("{}s", timeout.as_secs_f64())
     }
 }
 
 /// One line per capability: `files: write data, models`.
 fn grants(step: &PlannedStep) -> Vec<String> {
     let Ok(serde_json::Value::Object(capabilities)) = serde_json::to_value(&step.grants) else { return Vec::new() };
-    let list = |value: &serde_json::Value| match value {
-        serde_json::Value::Array(items) => {
-            items.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join(", ")
-        }
-        other => other.to_string(),
+    let list = |value: &serde_json::Value| match value.as_array() {
+        Some(items) => items.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join(", "),
+        None => value.to_string(),
     };
     let is_empty = |value: &serde_json::Value| value.as_array().is_some_and(Vec::is_empty) || *value == false;
     let capability = |(name, grant): (&String, &serde_json::Value)| {

@@ -41,9 +41,8 @@ impl FromStr for OperationName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (operation_type, version) = text
-            .split_once('@')
-            .ok_or_else(|| format!("write it with its version, like `{text}@v1`"))?;
+        let (operation_type, version) =
+            text.split_once('@').ok_or_else(|| format!("write it with its version, like `{text}@v1`"))?;
         Ok(Self { operation_type: operation_type.to_owned(), version: version.to_owned() })
     }
 }

@@ -80,7 +80,7 @@ fn text(operation: &Operation) -> String {
 
 fn row(step: &Step) -> Vec<String> {
     let status = match step.changed {
-        Some(false) => format!("{} (nothing to change)", step.status),
+        Some(false) => format!("{}, unchanged", step.status),
         Some(true) | None => step.status.to_string(),
     };
     let attempts = if step.attempt_number == 0 { String::new() } else { step.attempt_number.to_string() };

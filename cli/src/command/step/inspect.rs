@@ -95,7 +95,8 @@ fn text(seen: &Look, signer: Option<&str>) -> String {
         let _ = writeln!(text, "  {name}   NO GRANT CAN GIVE THIS");
     }
     if !seen.imports.inert.is_empty() {
-        let _ = writeln!(text, "  {} of WASI, from the toolchain; inert, they reach nothing:", seen.imports.inert.len());
+        let _ =
+            writeln!(text, "  {} of WASI, from the toolchain; inert, they reach nothing:", seen.imports.inert.len());
         text.push_str(&wrapped(seen.imports.inert.iter().map(String::as_str)));
     }
     let _ = write!(text, "\ninput\n{}", fields(&descriptor.input_schema));
@@ -103,12 +104,15 @@ fn text(seen: &Look, signer: Option<&str>) -> String {
     text
 }
 
-/// Names in lines of at most 80 columns.
+/// Columns of a line; what is longer is in `--json`.
+const WIDTH: usize = 80;
+
+/// Names in lines.
 fn wrapped<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::new();
     let mut line = String::new();
     for name in names {
-        if !line.is_empty() && line.len() + name.len() + 6 > 80 {
+        if !line.is_empty() && line.len() + name.len() + 6 > WIDTH {
             let _ = writeln!(text, "    {}", line.trim_end());
             line.clear();
         }
@@ -138,7 +142,8 @@ fn fields(schema: &Value) -> String {
         let description = properties[name].get("description").or(field.get("description"));
         let description = description.and_then(Value::as_str).unwrap_or_default().lines().next().unwrap_or_default();
         let required = if required(name) { "required" } else { "" };
-        let _ = writeln!(text, "{}", format!("  {name:<16} {kind:<16} {required:<8}  {description}").trim_end());
+        let line = format!("  {name:<16} {kind:<16} {required:<8}  {description}");
+        let _ = writeln!(text, "{}", console::truncate_str(line.trim_end(), WIDTH, "…"));
     }
     text
 }

@@ -25,8 +25,7 @@ pub(super) struct Look {
 
 /// Compiles a component and asks it what it is. `path` is for messages.
 pub(super) async fn look(path: &Path, content: Bytes) -> Result<Look, CommandError> {
-    let sandbox =
-        Sandbox::new(1, Limits::default()).map_err(|error| CommandError::Sandbox(format!("{error:#}")))?;
+    let sandbox = Sandbox::new(1, Limits::default()).map_err(|error| CommandError::Sandbox(format!("{error:#}")))?;
     let wrong = |source| CommandError::Component { path: path.to_owned(), source };
     let size = content.len() as u64;
     let digest = Digest::of(&content);
@@ -70,12 +69,7 @@ mod tests {
     fn seen(requests: &serde_json::Value, imports: Imports) -> Look {
         let descriptor = json!({"kind": "a@v1", "summary": "", "effect": "observe", "input_schema": {},
             "output_schema": {}, "requests": requests, "probes": false});
-        Look {
-            digest: Digest::of(b""),
-            size: 0,
-            descriptor: serde_json::from_value(descriptor).unwrap(),
-            imports,
-        }
+        Look { digest: Digest::of(b""), size: 0, descriptor: serde_json::from_value(descriptor).unwrap(), imports }
     }
 
     #[test]

@@ -41,15 +41,11 @@ impl Publish {
         let seen = look::look(&self.file, content.clone()).await?;
         seen.check(&self.file)?;
         let kind = seen.descriptor.kind.clone();
-        let descriptor = serde_json::to_value(&seen.descriptor).map_err(|error| CommandError::Refused {
-            path: self.file.clone(),
-            reason: error.to_string(),
-        })?;
+        let descriptor = serde_json::to_value(&seen.descriptor)
+            .map_err(|error| CommandError::Refused { path: self.file.clone(), reason: error.to_string() })?;
         let default_path = format!("steps/{}", kind.name());
-        let published = self
-            .to
-            .publish(session, ArtifactKind::Step, &default_path, content.to_vec(), Some(descriptor))
-            .await?;
+        let published =
+            self.to.publish(session, ArtifactKind::Step, &default_path, content.to_vec(), Some(descriptor)).await?;
         let published = PublishedStep {
             reference: published.reference,
             kind,

@@ -6,7 +6,7 @@ use fettle_supply::ArtifactKind;
 use serde_json::json;
 
 use super::Session;
-use crate::{error::CommandError, report, supply::TrustArguments};
+use crate::{error::CommandError, exit::Exit, report, supply::TrustArguments};
 
 /// Fetches an artifact and verifies it as a node would: signature, digests, sizes, media types.
 ///
@@ -67,9 +67,10 @@ impl Verify {
         let reason = report::sentence(supply);
         let answer = json!({ "verdict": verdict.name(), "reference": self.reference, "reason": reason });
         session.show(&answer, |_| format!("{reason}\n"))?;
-        match error.exit() {
-            crate::exit::Exit::NotFound => Err(CommandError::VerdictMissing),
-            _ => Err(CommandError::Verdict { verdict }),
-        }
+        Err(if error.exit() == Exit::NotFound {
+            CommandError::VerdictMissing
+        } else {
+            CommandError::Verdict { verdict }
+        })
     }
 }
