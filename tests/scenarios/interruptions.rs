@@ -75,6 +75,20 @@ async fn a_registry_that_is_away_for_a_while_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_registry_that_is_away_when_a_task_arrives_is_waited_for() {
+    let mut supply = Supply::with(&["noop"]).await;
+    let fleet = Fleet::start(PROGRAMS, &supply.trust).await;
+    fleet.register(&supply.publish(crate::NOOP, POLICY).await).await;
+    supply.registry.stop();
+    let id = fleet.submit("test.noop", &json!({})).await;
+    let tried = async || fleet.logs().contains("a task cannot be prepared now").then_some(());
+    eventually("the host to have tried", PATIENCE, tried).await;
+    supply.registry.restart();
+    let operation = fleet.ended(&id).await;
+    assert_eq!(operation["status"], "succeeded", "{operation:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_is_told_to_stop_lets_the_step_finish_and_leaves_nothing() {
     let supply = Supply::with(&["command-exec-allowlisted", "noop"]).await;
     let mut fleet = Fleet::start(PROGRAMS, &supply.trust).await;

@@ -19,6 +19,18 @@ pub(crate) struct Options {
 /// Programs that suites need, and the Debian packages that have them.
 const PARTS: [(&str, &str); 2] = [("docker-registry", "docker-registry"), ("skopeo", "skopeo")];
 
+/// Everything, with the points at which scenarios kill the programs.
+const WHAT: [&str; 3] = ["--workspace", "--features", "fettle-tests/crash-points"];
+
+fn tests(options: &Options) -> std::process::Command {
+    let mut command = cargo();
+    command.env("RUST_BACKTRACE", "0");
+    if options.all {
+        command.env("FETTLE_TEST_ALL", "1");
+    }
+    command
+}
+
 /// The command.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut missing = Vec::new();
@@ -31,17 +43,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         anyhow::bail!("these packages could not be installed, and suites need them: {}", missing.join(", "));
     }
     steps::build()?;
-    let mut command = cargo();
-    if has("cargo-nextest") {
-        command.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
-    } else {
-        command.args(["test", "--workspace", "--no-fail-fast"]);
-    }
-    if options.all {
-        command.env("FETTLE_TEST_ALL", "1");
-    }
-    command.env("RUST_BACKTRACE", "0").args(options.filter.as_deref());
-    tools::run(&mut command)?;
+    let runner: &[&str] =
+        if has("cargo-nextest") { &["nextest", "run"] } else { &["test", "--lib", "--bins", "--tests"] };
+    tools::run(tests(options).args(runner).args(WHAT).arg("--no-fail-fast").args(options.filter.as_deref()))?;
+    // No other runner knows the examples in the documentation.
+    tools::run(tests(options).args(["test", "--doc", "--quiet"]).args(WHAT).args(options.filter.as_deref()))?;
     if !missing.is_empty() {
         println!(
             "{} suites were skipped; install {} and run again, or use --all to make this an error",

@@ -115,10 +115,8 @@ async fn try_stream(
             .unreported(&work.task.task_id, sent.max(stored), u32::try_from(room).unwrap_or_default())
             .await
             .map_err(Ended::Journal)?;
-        if events.is_empty() && sent == stored {
-            if let Some(ended) = ended {
-                return tell_end(work, epoch, &ended).await;
-            }
+        if let Some(ended) = ended.filter(|_| events.is_empty() && sent == stored) {
+            return tell_end(work, epoch, &ended).await;
         }
         for (sequence, event) in events {
             let request = ReportRequest {

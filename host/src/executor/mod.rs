@@ -10,6 +10,7 @@ mod sweep;
 use std::{collections::BTreeMap, sync::Arc};
 
 use fettle_model::{
+    definition::Backoff,
     failure::{Failure, FailureClass},
     name::StepId,
     operation::StepOutcome,
@@ -17,9 +18,15 @@ use fettle_model::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::journal::{Journal, JournalError};
 pub use self::shelf::Shelf;
+use self::{
+    journal::{Journal, JournalError},
+    preflight::Prepared,
+};
 use crate::{capabilities::Node, clock::Clock, sandbox::Sandbox};
+
+/// How often a task is prepared before its registry counts as gone: for about two minutes.
+const PREPARATIONS: u32 = 8;
 
 /// Everything that executing a task needs.
 #[derive(Clone)]
@@ -68,7 +75,7 @@ impl Executor {
     pub async fn execute(&self, task: &Task, signals: &Signals) -> Result<TaskOutcome, Interrupted> {
         let finished = self.journal.finished_steps(&task.task_id).await.map_err(Interrupted::Journal)?;
         let prepared = tokio::select! {
-            prepared = preflight::prepare(self, task) => prepared,
+            prepared = self.prepare(task) => prepared,
             () = signals.cancel.cancelled() => return Ok(TaskOutcome::Canceled),
             () = signals.put_down.cancelled() => return Err(Interrupted::PutDown),
         };
@@ -82,6 +89,25 @@ impl Executor {
             sweep::partial_files(&self.node, &prepared).await;
         }
         Ok(outcome)
+    }
+
+    /// Fetches, verifies and links; a registry that is away for a moment is waited for.
+    async fn prepare(&self, task: &Task) -> Result<Prepared, Failure> {
+        let backoff = Backoff::default();
+        for attempt in 1..PREPARATIONS {
+            match preflight::prepare(self, task).await {
+                Err(failure) if failure.is_retryable() => {
+                    tracing::warn!(
+                        task_id = task.task_id,
+                        reason = failure.message,
+                        "a task cannot be prepared now; trying again"
+                    );
+                    tokio::time::sleep(backoff.wait_after(attempt)).await;
+                }
+                prepared => return prepared,
+            }
+        }
+        preflight::prepare(self, task).await
     }
 }
 

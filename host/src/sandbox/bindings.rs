@@ -1,6 +1,6 @@
 //! The contract of `wit/`, as the host sees it. Generated here and nowhere else on this side.
 
-#![expect(missing_docs, clippy::all, clippy::pedantic, reason = "generated code; the WIT is the documentation")]
+#![expect(missing_docs, reason = "generated code; the WIT is the documentation")]
 
 wasmtime::component::bindgen!({
     path: "../wit",

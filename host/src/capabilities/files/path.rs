@@ -70,7 +70,8 @@ impl NodePath {
         let Some((name, directories)) = self.parts.split_last() else {
             return Err(Error::InvalidPath("names a root and no file in it".to_owned()));
         };
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::RDONLY;
+        // Without NOFOLLOW: RESOLVE refuses links too, and says that it was one.
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let mut directory = openat2(root.descriptor(), ".", flags, Mode::empty(), RESOLVE).map_err(error_of)?;
         for part in directories {
             directory = match openat2(&directory, part.as_str(), flags, Mode::empty(), RESOLVE) {
@@ -83,6 +84,9 @@ impl NodePath {
                         Err(errno) => return Err(error_of(errno)),
                     }
                     openat2(&directory, part.as_str(), flags, Mode::empty(), RESOLVE).map_err(error_of)?
+                }
+                Err(Errno::NOTDIR) if make => {
+                    return Err(Error::InvalidPath(format!("leads through `{part}`, which is no directory")));
                 }
                 Err(errno) => return Err(error_of(errno)),
             };

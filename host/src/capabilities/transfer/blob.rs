@@ -91,7 +91,15 @@ pub(super) async fn pull(
         meter.add(there.saturating_sub(seen));
         seen = there.max(seen);
     };
-    let downloaded = transfers.registry.download_blob(download, progress).await.map_err(|error| of_download(&error))?;
+    let downloaded = match transfers.registry.download_blob(download, progress).await {
+        Ok(downloaded) => downloaded,
+        Err(error) => {
+            if !matches!(error, DownloadError::Unavailable { .. }) {
+                partial.remove();
+            }
+            return Err(of_download(&error));
+        }
+    };
     let file = partial.finish(name)?;
     files.digests().remember(&file, target.digest);
     Ok(Transferred { bytes: downloaded.fetched, present: false, resumed: downloaded.resumed })
@@ -126,10 +134,10 @@ impl Partial {
         let file = openat(&parent, name.as_str(), flags, Mode::from_raw_mode(0o600))
             .map_err(|errno| of_files(error_of(errno)))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { parent, name, file: File::from(file) }),
-            Err(Errno::WOULDBLOCK) => Err(Error::Unavailable(
-                "another step is fetching to the same destination; try again when it is done".to_owned(),
-            )),
+            Ok(()) if is_named(&parent, &name, &file)? => Ok(Self { parent, name, file: File::from(file) }),
+            // Between the two calls somebody else finished with this very file.
+            Ok(()) => Err(busy()),
+            Err(Errno::WOULDBLOCK) => Err(busy()),
             Err(errno) => Err(of_files(error_of(errno))),
         }
     }
@@ -142,10 +150,30 @@ impl Partial {
         match renamed {
             Ok(()) => Ok(self.file),
             Err(errno) => {
-                let _ = unlinkat(&self.parent, self.name.as_str(), AtFlags::empty());
+                self.remove();
                 Err(of_files(error_of(errno)))
             }
         }
+    }
+
+    /// Removes what no later attempt can use.
+    fn remove(self) {
+        let _ = unlinkat(&self.parent, self.name.as_str(), AtFlags::empty());
+    }
+}
+
+fn busy() -> Error {
+    Error::Unavailable("another step is fetching to the same destination; try again when it is done".to_owned())
+}
+
+/// Whether the name still leads to this file.
+fn is_named(parent: &OwnedFd, name: &str, file: &OwnedFd) -> Result<bool, Error> {
+    let failed = |errno| of_files(error_of(errno));
+    let held = rustix::fs::fstat(file).map_err(failed)?;
+    match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(named) => Ok((named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(failed(errno)),
     }
 }
 
