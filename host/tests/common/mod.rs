@@ -62,6 +62,12 @@ profiles:
   - { id: stubborn, command: /usr/bin/timeout, allowed_args: ['--signal=KILL', '1000', '/usr/bin/sleep', '1000'], timeout_seconds: 1 }
   - { id: digest, command: /usr/bin/sha256sum, arg_schema: [{ name: file, value: { path: { root: data } } }] }
   - { id: changed, command: /usr/bin/true, sha256: '0000000000000000000000000000000000000000000000000000000000000000' }
+  - { id: counts, command: /usr/bin/seq, arg_schema: [{ name: last, value: { integer: { minimum: 1, maximum: 3 } } }] }
+  - { id: fails, command: /usr/bin/ls, allowed_args: [/not-there-1, /not-there-2] }
+  - { id: silent, command: /usr/bin/ls, allowed_args: [/not-there], capture_stderr: false }
+  - { id: expects, command: /usr/bin/false, expected_exit_codes: [1] }
+  - { id: killed, command: /usr/bin/timeout, allowed_args: ['--signal=KILL', '0.1', '/usr/bin/sleep', '1000'] }
+  - { id: gone, command: /usr/bin/not-there }
 ceiling:
   exec: { profiles: ['*'] }
   files: { read: [data, other], write: [data] }
@@ -103,7 +109,13 @@ impl TestNode {
         let capabilities = Configured::new(&self.node, grants, &self.policy, None).unwrap();
         let sink: Arc<dyn report::Sink> = Arc::<Heard>::clone(heard);
         let report = report::Report::new(sink, Clock::system());
-        Call { context: context(), capabilities: capabilities.prepare(report, "test/task/step/1"), timeout }
+        Call { context: context(), capabilities: capabilities.prepare(report, &self.attempt()), timeout }
+    }
+
+    /// The mark of the programs of this node. Its own: when an attempt ends, every process with its mark is
+    /// killed, and tests run beside each other.
+    pub(crate) fn attempt(&self) -> String {
+        format!("{}/task/step/1", self.directory.path().file_name().unwrap().to_string_lossy())
     }
 
     pub(crate) async fn run(&self, name: &str, grants: &str, input: &Value) -> Result<Value, Failure> {
