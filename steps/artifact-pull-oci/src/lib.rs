@@ -36,7 +36,11 @@ fn run(input: &Input) -> Result<Output, Failure> {
     let transferred = transfer::pull_blobs(reference.repository, &blobs)?;
     let present = transferred.iter().filter(|blob| blob.present).count();
     let bytes: u64 = transferred.iter().map(|blob| blob.bytes).sum();
-    report::info(&format!("pulled {} files, {bytes} bytes over the network; {present} were there", blobs.len()));
+    let resumed: u64 = transferred.iter().map(|blob| blob.resumed).sum();
+    report::info(&format!(
+        "pulled {} files, {bytes} bytes over the network; {present} were there, {resumed} bytes were left by an earlier attempt",
+        blobs.len()
+    ));
     Ok(output)
 }
 
