@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod reference;
+
 use std::{collections::BTreeSet, fs, path::Path};
 
 use fettle_model::descriptor::{Descriptor, Effect};

@@ -77,7 +77,8 @@ fn folders_contract_and_model_name_the_same_capabilities() {
         findings.extend(named.difference(&found).map(|name| format!("{place}: `{name}` is missing")));
         findings.extend(found.difference(&named).map(|name| format!("{place}/{name}: is in no `Capability`")));
     }
-    let stray = files(HOME, "rs").into_iter().filter(|path| path.matches('/').count() == 3 && !path.ends_with("/mod.rs"));
+    let stray =
+        files(HOME, "rs").into_iter().filter(|path| path.matches('/').count() == 3 && !path.ends_with("/mod.rs"));
     findings.extend(stray.map(|path| format!("{path}: is in no capability's folder")));
     holds(
         "model, contract and host name the same capabilities",

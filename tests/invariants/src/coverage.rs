@@ -82,9 +82,8 @@ fn urls(source: &Source) -> Vec<String> {
             constants.insert(item.ident.to_string(), text.value());
         }
     }
-    let put_in = |text: String| {
-        constants.iter().fold(text, |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
-    };
+    let put_in =
+        |text: String| constants.iter().fold(text, |text, (name, value)| text.replace(&format!("{{{name}}}"), value));
     source.all_names().texts.into_iter().map(|written| put_in(written.what)).collect()
 }
 

@@ -39,7 +39,11 @@ fn quoted(line: &str) -> Vec<&str> {
 /// The heading's anchor, as code hosts make it.
 fn anchor(heading: &str) -> String {
     let lower = heading.trim_start_matches('#').trim().to_lowercase();
-    lower.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+    lower
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
 }
 
 #[test]
@@ -96,7 +100,8 @@ fn every_path_that_a_document_names_exists() {
 
 /// `file.rs::test` in a document.
 fn named_tests(document: &str) -> Vec<(usize, &str, &str)> {
-    let words = prose(document).into_iter().flat_map(|(line, words)| quoted(words).into_iter().map(move |word| (line, word)));
+    let words =
+        prose(document).into_iter().flat_map(|(line, words)| quoted(words).into_iter().map(move |word| (line, word)));
     words
         .filter_map(|(line, word)| {
             let (file, test) = word.split_once("::")?;
@@ -176,7 +181,10 @@ fn every_rule_here_is_in_the_architecture() {
 #[test]
 fn every_invariant_names_its_test() {
     let architecture = text("ARCHITECTURE.md");
-    let section = architecture.split("\n## Invariants").nth(1).unwrap_or_else(|| panic!("ARCHITECTURE.md has no section `Invariants`"));
+    let section = architecture
+        .split("\n## Invariants")
+        .nth(1)
+        .unwrap_or_else(|| panic!("ARCHITECTURE.md has no section `Invariants`"));
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows: Vec<&str> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
     assert!(rows.len() > 20, "only {} invariants were found; correct the test", rows.len());
@@ -186,5 +194,28 @@ fn every_invariant_names_its_test() {
         .filter(|row| !row.contains("| kept by"))
         .map(|row| format!("ARCHITECTURE.md: `{row}` names no test"))
         .collect();
-    holds("every invariant names the test that keeps it", "write `path/to/file.rs::name` in its last column", &findings);
+    holds(
+        "every invariant names the test that keeps it",
+        "write `path/to/file.rs::name` in its last column",
+        &findings,
+    );
+}
+
+#[test]
+fn policy_bundles_in_the_repository_are_valid() {
+    use fettle_model::{document, policy::PolicyBundle};
+
+    let how_to = "docs/how-to/write-a-policy-bundle.md";
+    let page = text(how_to);
+    let example = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_default();
+    let mut bundles = vec![(how_to.to_owned(), example.to_owned())];
+    bundles.extend(files("policies/bundles", "yaml").into_iter().map(|path| (path.clone(), text(&path))));
+    let mut findings = Vec::new();
+    for (path, bundle) in bundles {
+        match document::read::<PolicyBundle>(&bundle) {
+            Ok(bundle) => findings.extend(bundle.check().err().map(|violations| format!("{path}: {violations}"))),
+            Err(error) => findings.push(format!("{path}: {error}")),
+        }
+    }
+    holds("policy bundles in documents and in `policies` are valid", "correct the bundle", &findings);
 }

@@ -1,7 +1,6 @@
 //! The rules of the repository, as tests. Each fails with a sentence that names the place, the rule
 //! and the fix. `ARCHITECTURE.md` lists them; a rule without its test there fails [`documents`].
 #![cfg(test)]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod capabilities;
 mod contract;

@@ -9,15 +9,8 @@ use crate::{
 };
 
 /// What reads the clock, makes random numbers, or waits for time.
-const SOURCES_OF_CHANGE: [&str; 7] = [
-    "::SystemTime::now",
-    "::Timestamp::now",
-    "::Zoned::now",
-    "::thread::sleep",
-    "getrandom",
-    "rand",
-    "::Ulid::new",
-];
+const SOURCES_OF_CHANGE: [&str; 7] =
+    ["::SystemTime::now", "::Timestamp::now", "::Zoned::now", "::thread::sleep", "getrandom", "rand", "::Ulid::new"];
 
 /// The places that hand them to everybody else. May only shrink.
 const PLACES: [&str; 5] = [

@@ -81,9 +81,5 @@ fn there_is_no_shell() {
             }
         }
     }
-    holds(
-        "nothing runs through a shell",
-        "name the program and its arguments; a pipeline is several steps",
-        &findings,
-    );
+    holds("nothing runs through a shell", "name the program and its arguments; a pipeline is several steps", &findings);
 }

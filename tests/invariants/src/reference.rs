@@ -48,7 +48,12 @@ fn type_text(resolve: &Resolve, kind: &Type) -> String {
 }
 
 fn signature(resolve: &Resolve, function: &Function) -> String {
-    assert_eq!(function.kind, FunctionKind::Freestanding, "{}: the reference knows plain functions only", function.name);
+    assert_eq!(
+        function.kind,
+        FunctionKind::Freestanding,
+        "{}: the reference knows plain functions only",
+        function.name
+    );
     let parameters: Vec<String> = function
         .params
         .iter()
@@ -83,7 +88,12 @@ fn document() -> String {
         }
         for function in interface.functions.values() {
             let words = function.docs.contents.as_deref().unwrap_or_default().trim();
-            let _ = write!(text, "\n### {name}.{}\n\n```wit\n{}\n```\n\n{words}\n", function.name, signature(&resolve, function));
+            let _ = write!(
+                text,
+                "\n### {name}.{}\n\n```wit\n{}\n```\n\n{words}\n",
+                function.name,
+                signature(&resolve, function)
+            );
         }
         text.push_str(&errors(&resolve, interface));
     }

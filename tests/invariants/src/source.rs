@@ -314,5 +314,7 @@ fn paths_are_found_in_imports_code_and_macros_but_not_in_tests() {
 fn a_pattern_ends_at_a_whole_name() {
     assert!(is_within("std::fs::read", "std::fs") && is_within("std::fs", "std::fs"));
     assert!(!is_within("std::fsx", "std::fs"));
-    assert!(is_within("process::Command::new", "::process::Command") && !is_within("clap::Command", "::process::Command"));
+    assert!(
+        is_within("process::Command::new", "::process::Command") && !is_within("clap::Command", "::process::Command")
+    );
 }

@@ -20,9 +20,10 @@ struct Finder {
 }
 
 fn has_reason(attributes: &[Attribute]) -> bool {
-    attributes.iter().map(attribute_text).any(|text| {
-        text.starts_with("expect(") && text.contains("unsafe_code") && text.contains("reason=\"")
-    })
+    attributes
+        .iter()
+        .map(attribute_text)
+        .any(|text| text.starts_with("expect(") && text.contains("unsafe_code") && text.contains("reason=\""))
 }
 
 impl Finder {
