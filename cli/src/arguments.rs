@@ -48,7 +48,6 @@ FETTLE_PLANE, FETTLE_TOKEN, FETTLE_PROJECT, FETTLE_KEY, FETTLE_TRUST, then in th
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a plane, a node and a registry in one process, for development.
     Dev(Dev),
     /// Keys that sign artifacts.
     #[command(subcommand)]
@@ -74,11 +73,10 @@ enum Command {
     /// Nodes.
     #[command(subcommand)]
     Node(NodeCommand),
-    /// Print a completion script for a shell.
     Completions(Completions),
-    /// Explain the exit codes.
+    /// Explains the exit codes.
     ExitCodes,
-    /// Asked by the host itself: read NVML and print JSON.
+    /// Asked by the host itself: reads NVML and prints JSON.
     #[command(hide = true)]
     NvmlSnapshot(NvmlSnapshot),
 }

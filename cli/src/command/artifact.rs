@@ -11,8 +11,8 @@ use crate::{error::CommandError, supply::RegistryArguments};
 
 /// Artifacts of files: models, datasets.
 #[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "each command documents itself")]
 pub enum ArtifactCommand {
-    /// Push files as one artifact, a layer each.
     Push(Push),
 }
 

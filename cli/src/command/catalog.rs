@@ -17,8 +17,8 @@ use crate::{
 
 /// Catalogs.
 #[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "each command documents itself")]
 pub enum CatalogCommand {
-    /// Check, push and sign a catalog.
     Publish(Publish),
 }
 

@@ -17,8 +17,8 @@ use crate::{
 
 /// Keys that sign artifacts.
 #[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "each command documents itself")]
 pub enum KeyCommand {
-    /// Make a key pair, and a trust policy that trusts it.
     Generate(Generate),
 }
 

@@ -9,10 +9,9 @@ use crate::{error::CommandError, output, plane::Node};
 
 /// Nodes.
 #[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "each command documents itself")]
 pub enum NodeCommand {
-    /// List the nodes that you may use.
     List(List),
-    /// Show one node.
     Show(Show),
 }
 

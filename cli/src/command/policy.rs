@@ -14,8 +14,8 @@ use crate::{
 
 /// Policy bundles.
 #[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "each command documents itself")]
 pub enum PolicyCommand {
-    /// Check, push and sign a policy bundle.
     Publish(Publish),
 }
 

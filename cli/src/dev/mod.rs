@@ -81,7 +81,7 @@ impl Options {
     }
 }
 
-/// Everything runs, until [`Running::stop`]. Dropping it stops it without grace.
+/// Everything runs, until [`Running::stop`] or the end of the runtime it was started on.
 pub struct Running {
     /// `http://127.0.0.1:port` of the plane.
     pub plane_url: String,

@@ -137,13 +137,14 @@ fn says(step: &StepState) -> String {
     match step.status {
         StepStatus::Pending if step.needs.is_empty() => String::new(),
         StepStatus::Pending => format!("after {}", step.needs.join(", ")),
+        StepStatus::Running if step.attempt > 1 && step.text.is_empty() => format!("attempt {}", step.attempt),
         StepStatus::Running if step.attempt > 1 => format!("attempt {}: {}", step.attempt, step.text),
         StepStatus::Running => step.text.clone(),
         StepStatus::Succeeded if step.changed == Some(false) => "unchanged".to_owned(),
         StepStatus::Succeeded => step.text.clone(),
         StepStatus::Failed => step.failure.clone().unwrap_or_default(),
         StepStatus::Skipped => {
-            step.because_of.as_ref().map(|other| format!("because {other} failed")).unwrap_or_default()
+            step.because_of.as_ref().map_or_else(|| "not started".to_owned(), |other| format!("because {other} failed"))
         }
         StepStatus::Canceled => "canceled".to_owned(),
     }

@@ -56,7 +56,11 @@ fn happened(known: Option<&StepState>, event: &Event) -> String {
         StepStatus::Succeeded => format!("succeeded{}", took("in")),
         StepStatus::Failed => format!("failed{}{}", took("after"), why()),
         StepStatus::Skipped => {
-            let other = told.because_of.as_deref().map(|other| format!(" because {} failed", clean(other)));
+            let other = told
+                .because_of
+                .as_deref()
+                .filter(|other| !other.is_empty())
+                .map(|other| format!(" because {} failed", clean(other)));
             format!("skipped{}", other.unwrap_or_default())
         }
         StepStatus::Canceled => "canceled".to_owned(),

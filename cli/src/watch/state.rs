@@ -84,7 +84,7 @@ impl WatchState {
             known.duration = told.duration_ms.map(Duration::from_millis).filter(|_| told.attempt_number > 0);
             known.changed = told.changed;
             known.failure = told.failure.as_ref().map(|failure| clean(&failure.to_string()));
-            known.because_of.clone_from(&told.because_of);
+            known.because_of = told.because_of.as_deref().map(clean).filter(|other| !other.is_empty());
         }
     }
 
@@ -162,7 +162,7 @@ impl StepState {
         if let Some(message) = &told.step_message {
             self.text = clean(message);
         }
-        self.because_of.clone_from(&told.because_of);
+        self.because_of = told.because_of.as_deref().map(clean).filter(|other| !other.is_empty());
         let failure = told.failure.as_ref().map(|failure| clean(&failure.to_string()));
         match (failure, told.retry_in_ms) {
             (Some(failure), Some(_)) => self.text = format!("attempt {} failed: {failure}", self.attempt),

@@ -70,8 +70,16 @@ pub(super) async fn against(
     let supplier = trust.supplier(session)?;
     let catalog = read_catalog(catalog, &supplier).await?;
     let descriptors = descriptors(definition, &catalog, &supplier).await?;
-    let subject = file.display().to_string();
-    check::check(definition, &descriptors).map_err(|violations| CommandError::Broken { subject, violations })
+    let Err(Violations(mut found)) = check::check(definition, &descriptors) else { return Ok(()) };
+    // Only the steps that are used were fetched; the catalog has more.
+    let known = catalog.steps.keys().map(StepKind::as_str).collect::<Vec<_>>().join(", ");
+    for (index, step) in definition.steps.iter().enumerate().filter(|(_, step)| !catalog.steps.contains_key(&step.uses))
+    {
+        for violation in found.iter_mut().filter(|violation| violation.pointer == format!("/steps/{index}/uses")) {
+            violation.message = format!("`{}` is not in the catalog; it has {known}", step.uses);
+        }
+    }
+    Err(CommandError::Broken { subject: file.display().to_string(), violations: Violations(found) })
 }
 
 /// Checks what can be checked without a catalog: the graph and the references between steps.

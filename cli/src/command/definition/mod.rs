@@ -13,16 +13,12 @@ use crate::error::CommandError;
 
 /// Operation definitions.
 #[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "each command documents itself")]
 pub enum DefinitionCommand {
-    /// Say everything that is wrong with a definition.
     Check(check::Check),
-    /// Check, push and sign a definition.
     Publish(publish::Publish),
-    /// Register a published definition at the plane.
     Apply(apply::Apply),
-    /// List the registered definitions.
     List(list::List),
-    /// Show one registered definition.
     Show(show::Show),
 }
 

@@ -16,20 +16,14 @@ use crate::error::CommandError;
 
 /// Operations.
 #[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "each command documents itself")]
 pub enum OperationCommand {
-    /// Show what an operation would be; nothing is stored.
     Plan(plan::Plan),
-    /// Submit an operation.
     Submit(submit::Submit),
-    /// Follow an operation until it is over.
     Watch(watch::Watch),
-    /// List the operations of a project.
     List(list::List),
-    /// Show an operation with its steps and what they put out.
     Show(show::Show),
-    /// Print the log of an operation.
     Logs(logs::Logs),
-    /// Cancel an operation.
     Cancel(cancel::Cancel),
 }
 

@@ -97,7 +97,9 @@ impl Build {
             cargo.args(["--package", package]);
         }
         // What cargo says to people goes where it always goes.
-        let built = cargo.stderr(Stdio::inherit()).output().await.map_err(|error| not_found("cargo", &error))?;
+        let running = cargo.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
+        let running = running.map_err(|error| not_found("cargo", &error))?;
+        let built = running.wait_with_output().await.map_err(|error| not_found("cargo", &error))?;
         if !built.status.success() {
             return Err(CommandError::Build {
                 problem: "cargo could not build the step".to_owned(),

@@ -13,14 +13,11 @@ use crate::error::CommandError;
 
 /// Steps.
 #[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "each command documents itself")]
 pub enum StepCommand {
-    /// Build a crate into a component.
     Build(build::Build),
-    /// Push and sign a component.
     Publish(publish::Publish),
-    /// Show what a component is, asks for and imports.
     Inspect(inspect::Inspect),
-    /// Say whether an artifact is signed by somebody who is trusted.
     Verify(verify::Verify),
 }
 
