@@ -324,6 +324,11 @@ async fn what_is_not_granted_is_denied_and_nothing_is_fetched() {
     }
     let result = world.run(&json!({"reference": reference.to_string(), "destination": "data/../other"})).await;
     failed(result, FailureClass::InvalidInput, "transfer.invalid-request");
+    for files in ["write: [data/elsewhere]", "read: [data]"] {
+        let grants = format!("{{transfer: {{hosts: ['{}']}}, files: {{{files}}}}}", world.proxy.address());
+        let result = world.node.run("artifact-pull-oci", &grants, &input(&reference)).await;
+        failed(result, FailureClass::Denied, "transfer.access-denied");
+    }
     let allowed_repositories = vec!["other/*".to_owned()];
     world.constraints =
         Some(ArtifactConstraints { allowed_repositories, require_signature: false, max_size_bytes: None });

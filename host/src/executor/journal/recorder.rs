@@ -11,6 +11,7 @@ use fettle_model::{
     task::{LogLevel, LogLine, StepEvent},
 };
 use tokio::{sync::Notify, task::JoinHandle};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Journal, JournalError};
 use crate::{capabilities::report::Sink, clock::Milliseconds};
@@ -18,9 +19,14 @@ use crate::{capabilities::report::Sink, clock::Milliseconds};
 /// How long lines are gathered before they are written.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Gathers what one attempt reports. Cheap to clone.
+/// Gathers what one attempt reports. Cheap to clone; when the last clone is dropped, what was gathered is
+/// still written.
 #[derive(Clone)]
-pub struct Recorder(Arc<Shared>);
+pub struct Recorder {
+    shared: Arc<Shared>,
+    writer: Arc<Mutex<Option<JoinHandle<Result<(), JournalError>>>>>,
+    _stop_when_dropped: Arc<DropGuard>,
+}
 
 struct Shared {
     journal: Journal,
@@ -29,7 +35,7 @@ struct Shared {
     attempt: u32,
     gathered: Mutex<Gathered>,
     news: Notify,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    stop: CancellationToken,
 }
 
 #[derive(Default)]
@@ -42,19 +48,18 @@ impl Recorder {
     /// Starts to gather.
     #[must_use]
     pub fn start(journal: Journal, task_id: String, step_id: StepId, attempt: u32) -> Self {
-        let shared = Shared {
+        let stop = CancellationToken::new();
+        let shared = Arc::new(Shared {
             journal,
             task_id,
             step_id,
             attempt,
             gathered: Mutex::default(),
             news: Notify::new(),
-            writer: Mutex::default(),
-        };
-        let recorder = Self(Arc::new(shared));
-        let writer = tokio::spawn(write(Arc::downgrade(&recorder.0)));
-        *recorder.0.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
-        recorder
+            stop: stop.clone(),
+        });
+        let writer = tokio::spawn(write(Arc::clone(&shared)));
+        Self { shared, writer: Arc::new(Mutex::new(Some(writer))), _stop_when_dropped: Arc::new(stop.drop_guard()) }
     }
 
     /// Adds a line of the host itself.
@@ -67,13 +72,13 @@ impl Recorder {
     /// # Errors
     /// When the journal cannot be written.
     pub async fn finish(&self) -> Result<(), JournalError> {
-        let writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(writer) = writer {
-            writer.abort();
-            // Never in the middle of a transaction: wait until it is gone.
-            let _ = writer.await;
+        self.shared.stop.cancel();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match writer {
+            // It is let to end by itself: what it has taken is not lost.
+            Some(writer) => writer.await.unwrap_or(Err(JournalError::Closed)),
+            None => Ok(()),
         }
-        self.0.flush().await
     }
 }
 
@@ -95,14 +100,17 @@ impl Shared {
     }
 }
 
-async fn write(shared: std::sync::Weak<Shared>) {
+/// Writes a few times a second, and what is left at the end.
+async fn write(shared: Arc<Shared>) -> Result<(), JournalError> {
     loop {
-        {
-            let Some(shared) = shared.upgrade() else { return };
-            shared.news.notified().await;
+        tokio::select! {
+            () = shared.stop.cancelled() => return shared.flush().await,
+            () = shared.news.notified() => {}
         }
-        tokio::time::sleep(INTERVAL).await;
-        let Some(shared) = shared.upgrade() else { return };
+        tokio::select! {
+            () = shared.stop.cancelled() => {}
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
         if let Err(error) = shared.flush().await {
             tracing::error!(error = &error as &dyn std::error::Error, "log lines could not be journaled");
         }
@@ -111,12 +119,12 @@ async fn write(shared: std::sync::Weak<Shared>) {
 
 impl Sink for Recorder {
     fn line(&self, line: LogLine) {
-        self.0.lock().lines.push(line);
-        self.0.news.notify_one();
+        self.shared.lock().lines.push(line);
+        self.shared.news.notify_one();
     }
 
     fn progress(&self, percent: u8, message: Option<String>) {
-        self.0.lock().progress = Some((percent, message));
-        self.0.news.notify_one();
+        self.shared.lock().progress = Some((percent, message));
+        self.shared.news.notify_one();
     }
 }
