@@ -47,18 +47,13 @@ fn below(help: &str) -> Vec<String> {
 
 /// Help says the same about `--help`, `--version` and `--json` everywhere; the page says it once.
 fn without_what_is_the_same(help: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    let mut paragraphs = help.trim_end().split("\n\n").peekable();
-    while let Some(paragraph) = paragraphs.next() {
+    let is_same = |paragraph: &&str| {
         let first = paragraph.trim_start_matches("Options:\n").trim_start();
-        let same = first.starts_with("-h, --help")
-            || first.starts_with("-V, --version")
-            || paragraph.starts_with("Global options:");
-        if !same {
-            kept.push(paragraph);
-        }
-    }
-    let lines: Vec<&str> = kept.iter().flat_map(|paragraph| paragraph.lines().chain([""])).map(str::trim_end).collect();
+        let common = ["-h, --help", "-V, --version", "Global options:"];
+        common.iter().any(|start| first.starts_with(start))
+    };
+    let kept = help.trim_end().split("\n\n").filter(|paragraph| !is_same(paragraph));
+    let lines: Vec<&str> = kept.flat_map(|paragraph| paragraph.lines().chain([""])).map(str::trim_end).collect();
     lines.join("\n").trim_end().to_owned()
 }
 

@@ -1,7 +1,8 @@
 //! `docs/tutorial.md` works when it is pasted: its blocks are run, in order, in one shell.
 //!
 //! A comment before a block says what the test does with it: `<!-- already done where the test runs -->`
-//! leaves it out, `<!-- second terminal -->` runs it beside, `<!-- exit code N -->` expects it to fail.
+//! leaves it out, `<!-- second terminal -->` runs it beside, `<!-- the second terminal has ended -->` ends
+//! that first, `<!-- exit code N -->` expects it to fail.
 
 use std::{
     fmt::Write as _,
@@ -63,26 +64,31 @@ fn blocks(document: &str) -> Vec<Block> {
     blocks
 }
 
-/// The blocks as one script. What it waits for has an end.
+/// Waits, with an end, for what `fettle dev` writes when everything runs.
+const RUNS: &str = "for i in $(seq 600); do [ -s ~/.config/fettle/context.json ] && break; sleep 0.1; done";
+const END: &str = "{ kill $SERVER && wait $SERVER; } 2> /dev/null || true";
+
+/// The blocks as one script.
 fn script(blocks: &[Block]) -> String {
-    let mut script = String::from("set -euo pipefail\ntrap 'kill ${SERVER:-} 2> /dev/null || true' EXIT\n");
-    for block in blocks {
-        let text = &block.text;
-        let _ = match block.note.as_str() {
-            "" => writeln!(script, "{text}"),
-            "already done where the test runs" => Ok(()),
-            "second terminal" => writeln!(
-                script,
-                "({text}) &\nSERVER=$!\nfor i in $(seq 600); do [ -s ~/.config/fettle/context.json ] && break; sleep 0.1; done\n"
-            ),
+    let mut script = format!("set -euo pipefail\nSERVER=\ntrap '{END}' EXIT\n");
+    for Block { note, text } in blocks {
+        let part = match note.as_str() {
+            "" => text.clone(),
+            "already done where the test runs" => continue,
+            "second terminal" => {
+                // `exec`, so that ending the subshell ends the program.
+                let (before, last) = text.trim_end().rsplit_once('\n').unwrap();
+                format!("(\n{before}\nexec {last}\n) &\nSERVER=$!\n{RUNS}\n")
+            }
+            "the second terminal has ended" => format!("{END}\n{text}"),
             note => {
                 let code = note.strip_prefix("exit code ").unwrap_or_else(|| panic!("nobody knows the note `{note}`"));
-                writeln!(
-                    script,
-                    "code=0\n{{\n{text}}} || code=$?\n[ $code = {code} ] || {{ echo \"exit code $code instead of {code}\"; exit 1; }}"
+                format!(
+                    "code=0\n{{\n{text}}} || code=$?\n[ $code = {code} ] || {{ echo \"exit code $code\"; exit 1; }}\n"
                 )
             }
         };
+        script.push_str(&part);
     }
     script
 }

@@ -14,9 +14,10 @@ use syn::{
 };
 use walkdir::WalkDir;
 
-/// The repository.
+/// The repository: where the test is run, which may be a copy of where it was built.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&here).join("../..").canonicalize().unwrap()
 }
 
 /// One source file.
@@ -182,7 +183,12 @@ impl Names {
             syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(prefix, tree)),
             syn::UseTree::Name(name) if name.ident == "self" => self.path(prefix.to_owned(), name.ident.span()),
             syn::UseTree::Name(name) => self.path(below(&name.ident.to_string()), name.ident.span()),
-            syn::UseTree::Rename(rename) => self.path(below(&rename.ident.to_string()), rename.ident.span()),
+            // What is used through another name cannot be told from here: it counts as everything below.
+            syn::UseTree::Rename(rename) => {
+                let path = below(&rename.ident.to_string());
+                self.path(path.clone(), rename.ident.span());
+                self.path(format!("{path}::*"), rename.ident.span());
+            }
             syn::UseTree::Glob(glob) => self.path(below("*"), glob.span()),
         }
     }
