@@ -1,5 +1,5 @@
 //! The rules of the repository, as tests. Each fails with a sentence that names the place, the rule
-//! and the fix. `ARCHITECTURE.md` lists them; a rule without its test there fails [`documents`].
+//! and the fix. `ARCHITECTURE.md` lists them; a rule without its test there fails too (`documents.rs`).
 #![cfg(test)]
 
 mod capabilities;
