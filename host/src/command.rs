@@ -178,7 +178,7 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
     std::fs::create_dir_all(&files_directory)
         .with_context(|| format!("{} cannot be made", files_directory.display()))?;
     let program = std::env::current_exe().context("the path of this program is unknown")?;
-    let mut gpu = gpu::Probe::new(program, settings.nvml_library.clone(), spawner.clone());
+    let mut gpu = gpu::Probe::new(program, nvml_library(settings)?, spawner.clone());
     gpu.environment = settings.nvml_environment.iter().cloned().collect();
     let node = Node {
         gpu,
@@ -199,6 +199,18 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         concurrency: settings.concurrency.max(1),
         host_id: host_id.into(),
     })
+}
+
+/// The library as the child finds it, which starts in another directory. A bare name is the loader's to
+/// look for.
+fn nvml_library(settings: &Run) -> anyhow::Result<Option<PathBuf>> {
+    match &settings.nvml_library {
+        Some(path) if path.components().count() > 1 => {
+            let absolute = std::path::absolute(path).context("there is no current directory")?;
+            Ok(Some(absolute))
+        }
+        other => Ok(other.clone()),
+    }
 }
 
 /// Reads `NAME=VALUE`.
