@@ -1,4 +1,6 @@
 //! The process dies at the asked hit of the asked point, and at no other.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test that starts itself again")]
 #![cfg(feature = "crash-points")]
 
 use std::{os::unix::process::ExitStatusExt as _, process::Command};

@@ -19,12 +19,15 @@ use crate::{capabilities::report::Sink, clock::Milliseconds};
 /// How long lines are gathered before they are written.
 const INTERVAL: Duration = Duration::from_millis(250);
 
+/// The task that writes, and what it ends with.
+type Writing = JoinHandle<Result<(), JournalError>>;
+
 /// Gathers what one attempt reports. Cheap to clone; when the last clone is dropped, what was gathered is
 /// still written.
 #[derive(Clone)]
 pub struct Recorder {
     shared: Arc<Shared>,
-    writer: Arc<Mutex<Option<JoinHandle<Result<(), JournalError>>>>>,
+    writer: Arc<Mutex<Option<Writing>>>,
     _stop_when_dropped: Arc<DropGuard>,
 }
 
