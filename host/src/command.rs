@@ -160,6 +160,7 @@ pub async fn start(settings: &Run) -> anyhow::Result<Arc<Agent>> {
 pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
     let data = &settings.data;
     make_private(data)?;
+    let lock = lock(data)?;
     let trust = std::fs::read_to_string(&settings.trust)
         .with_context(|| format!("the trust policy {} cannot be read", settings.trust.display()))?;
     let trust = TrustPolicy::read(&trust)
@@ -198,6 +199,7 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         clock: Clock::system(),
         concurrency: settings.concurrency.max(1),
         host_id: host_id.into(),
+        lock: Arc::new(lock),
     })
 }
 
@@ -248,6 +250,16 @@ fn make_private(directory: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("the data directory {} cannot be made", directory.display()))?;
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
         .with_context(|| format!("the data directory {} belongs to another user", directory.display()))
+}
+
+/// One host at a time: two would run the same tasks from the same journal.
+fn lock(data: &Path) -> anyhow::Result<std::fs::File> {
+    let path = data.join("host.lock");
+    let file = std::fs::File::create(&path).with_context(|| format!("{} cannot be made", path.display()))?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).with_context(|| {
+        format!("another host runs in {}; stop it, or give this one a data directory of its own", data.display())
+    })?;
+    Ok(file)
 }
 
 /// What marks the processes of this host, across restarts.

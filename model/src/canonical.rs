@@ -1,13 +1,55 @@
 //! One byte form per value (RFC 8785), so that a digest means the same everywhere.
 
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::digest::Digest;
+use crate::{digest::Digest, violation::Violation};
 
-/// A value that canonical JSON cannot hold: a number that is not finite, or a map key that is no text.
+/// A value that canonical JSON cannot hold.
 #[derive(Debug, thiserror::Error)]
-#[error("the value has no canonical JSON form")]
-pub struct NotCanonical(#[source] serde_json::Error);
+pub enum NotCanonical {
+    /// A number that is not finite, or a map key that is no text.
+    #[error("the value has no canonical JSON form")]
+    Form(#[source] serde_json::Error),
+    /// An integer that two readers could take for different numbers.
+    #[error("the value has no canonical JSON form: {0}")]
+    Integer(Violation),
+}
+
+/// The largest integer that every JSON reader holds exactly: 2^53 - 1 (RFC 8785 takes numbers as doubles).
+const LARGEST_INTEGER: u64 = (1 << 53) - 1;
+
+/// The integers of a value that have no exact canonical form, so that two values could share a digest.
+#[must_use]
+pub fn unsafe_integers(value: &Value) -> Vec<Violation> {
+    let mut found = Vec::new();
+    collect_unsafe(value, "", &mut found);
+    found
+}
+
+fn collect_unsafe(value: &Value, pointer: &str, found: &mut Vec<Violation>) {
+    match value {
+        Value::Number(number) => {
+            let magnitude = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
+            if magnitude.is_some_and(|magnitude| magnitude > LARGEST_INTEGER) {
+                let message =
+                    format!("{number} is beyond 2^53 - 1, which JSON cannot carry exactly; write it as a text");
+                found.push(Violation::new(pointer, message));
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                collect_unsafe(item, &format!("{pointer}/{index}"), found);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                collect_unsafe(field, &crate::expression::join(pointer, name), found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
 
 /// The canonical bytes of a value.
 ///
@@ -15,8 +57,11 @@ pub struct NotCanonical(#[source] serde_json::Error);
 /// When the value has no JSON form.
 pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, NotCanonical> {
     // Through `Value`, so that field order and number types do not depend on the Rust type.
-    let value = serde_json::to_value(value).map_err(NotCanonical)?;
-    serde_json_canonicalizer::to_vec(&value).map_err(NotCanonical)
+    let value = serde_json::to_value(value).map_err(NotCanonical::Form)?;
+    if let Some(violation) = unsafe_integers(&value).into_iter().next() {
+        return Err(NotCanonical::Integer(violation));
+    }
+    serde_json_canonicalizer::to_vec(&value).map_err(NotCanonical::Form)
 }
 
 /// The digest of a value's canonical bytes.

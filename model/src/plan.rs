@@ -102,6 +102,14 @@ pub enum PlanError {
     /// The steps need each other in a cycle, or one that is not there.
     #[error("the steps of {0} do not form a graph; check the definition with `fettle definition check`")]
     Graph(String),
+    /// The definition demands something that this version cannot do.
+    #[error("{operation} demands `{what}`, which this version cannot do; leave it out of the definition")]
+    Unsupported {
+        /// `type@version`
+        operation: String,
+        /// The field.
+        what: String,
+    },
     /// An artifact named by the inputs is outside the definition's constraints.
     #[error("inputs{pointer} names `{reference}`, and {operation} allows only {allowed}")]
     Artifact {
@@ -123,8 +131,10 @@ pub enum PlanError {
 pub fn plan(sources: Sources, definition: &Definition, catalog: &Catalog, inputs: Value) -> Result<Plan, PlanError> {
     let operation = format!("{}@{}", definition.operation_type, definition.version);
     schema::validate(&definition.input_schema, &inputs)
+        .and_then(|()| Violations::check(canonical::unsafe_integers(&inputs)))
         .map_err(|violations| PlanError::Inputs { operation: operation.clone(), violations })?;
     check_artifacts(definition, &operation, &inputs)?;
+    check_supported(definition, &operation)?;
     let needs = check::needs(definition);
     let order = graph::topological_order(&needs).map_err(|_| PlanError::Graph(operation.clone()))?;
     let mut steps = Vec::with_capacity(order.len());
@@ -160,6 +170,17 @@ pub fn plan(sources: Sources, definition: &Definition, catalog: &Catalog, inputs
         on_failure: definition.on_failure,
         artifact_constraints: definition.artifact_constraints.clone(),
     })
+}
+
+/// What a definition demands and this version cannot do is refused by plane and host alike.
+fn check_supported(definition: &Definition, operation: &str) -> Result<(), PlanError> {
+    match &definition.artifact_constraints {
+        Some(constraints) if constraints.require_signature => Err(PlanError::Unsupported {
+            operation: operation.to_owned(),
+            what: "artifact_constraints.require_signature".to_owned(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Every input that is an artifact reference names an allowed repository.

@@ -247,7 +247,7 @@ fn make(
             found.push(Violation::new(format!("/inputs{pointer}"), message));
             Ok(None)
         }
-        Err(error @ (PlanError::UnknownKind { .. } | PlanError::Graph(_))) => {
+        Err(error @ (PlanError::UnknownKind { .. } | PlanError::Graph(_) | PlanError::Unsupported { .. })) => {
             Err(SubmissionError::Plan(Box::new(error)))
         }
     }

@@ -13,6 +13,9 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
+/// Bytes of the largest message that is taken.
+const LARGEST_MESSAGE: usize = 64 << 20;
+
 pub(super) type Client = NodeProtocolClient<InterceptedService<Channel, Secret>>;
 
 /// Why no connection can be set up.
@@ -58,5 +61,6 @@ pub(super) fn connect(address: &str, secret: Secret) -> Result<Client, ConnectEr
         .keep_alive_timeout(Duration::from_secs(10))
         .keep_alive_while_idle(true)
         .connect_lazy();
-    Ok(NodeProtocolClient::with_interceptor(channel, secret))
+    // A lease carries the outputs of all steps that are done.
+    Ok(NodeProtocolClient::with_interceptor(channel, secret).max_decoding_message_size(LARGEST_MESSAGE))
 }

@@ -152,6 +152,9 @@ impl Agent {
 
     async fn wind_down(&self, mut tasks: JoinSet<()>) -> Result<(), AgentError> {
         tracing::info!(running = tasks.len(), "stopping; running steps get {} s", GRACE.as_secs());
+        for worker in self.workers().values() {
+            worker.signals.drain.cancel();
+        }
         let ended = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, ended).await.is_err() {
             for worker in self.workers().values() {

@@ -11,7 +11,10 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use super::{backoff, worker::Work};
+use super::{
+    backoff,
+    worker::{Standing, Work},
+};
 
 /// Events on their way at once.
 const IN_FLIGHT: usize = 64;
@@ -43,22 +46,17 @@ pub(super) async fn run(work: &Work<'_>, mut outcome: watch::Receiver<Option<Tas
     loop {
         let epoch = *epochs.borrow_and_update();
         match stream(work, epoch, &mut outcome).await {
-            Ended::Told => {
-                if let Err(error) = work.agent.executor.journal.forget(&work.task.task_id).await {
-                    tracing::error!(
-                        task_id = work.task.task_id,
-                        error = &error as &dyn std::error::Error,
-                        "a finished task could not be forgotten"
-                    );
-                }
-                return;
-            }
+            Ended::Told => return work.forget().await,
             Ended::Stale if *epochs.borrow() > epoch => {}
-            Ended::Stale => {
-                tracing::warn!(task_id = work.task.task_id, %epoch, "the plane refuses reports under this epoch; the task is put down");
-                work.signals.put_down.cancel();
-                return;
-            }
+            // It may only have expired while nobody could say so.
+            Ended::Stale => match work.standing(epoch).await {
+                Standing::Held(_) => {}
+                Standing::Lost if *epochs.borrow() == epoch => return work.put_down(),
+                Standing::Ended => return work.forget().await,
+                Standing::Lost | Standing::Unknown => {
+                    tokio::time::sleep(waits.next().unwrap_or(Duration::from_secs(10))).await;
+                }
+            },
             Ended::Journal(error) => {
                 tracing::error!(
                     task_id = work.task.task_id,
@@ -151,7 +149,7 @@ async fn try_stream(
 fn accepted(response: &ReportResponse, stored: u64) -> Result<u64, Ended> {
     match response.verdict() {
         Verdict::Accepted => Ok(stored.max(response.sequence)),
-        Verdict::Stale => Err(Ended::Stale),
+        Verdict::Stale | Verdict::Ended => Err(Ended::Stale),
         Verdict::Unspecified => Err(Status::internal("the plane answered no verdict").into()),
     }
 }
@@ -173,7 +171,7 @@ async fn tell_end(work: &Work<'_>, epoch: Epoch, outcome: &TaskOutcome) -> Resul
     };
     match verdict {
         Verdict::Accepted => Ok(Ended::Told),
-        Verdict::Stale => Ok(Ended::Stale),
+        Verdict::Stale | Verdict::Ended => Ok(Ended::Stale),
         Verdict::Unspecified => Err(Status::internal("the plane answered no verdict").into()),
     }
 }

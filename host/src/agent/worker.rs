@@ -118,22 +118,62 @@ impl Work<'_> {
             // Three tries within a lease: one that is lost on the way does not lose the lease.
             tokio::time::sleep(lease / 3).await;
             let epoch = *self.epoch.borrow();
-            let request = ExtendRequest {
-                node_id: self.task.node_id.clone(),
-                task_id: self.task.task_id.clone(),
-                epoch: epoch.0,
-            };
-            match self.agent.client.clone().extend(request).await.map(tonic::Response::into_inner) {
-                Ok(response) if response.canceled => self.signals.cancel.cancel(),
-                Ok(response) if response.verdict() == Verdict::Stale && *self.epoch.borrow() == epoch => {
-                    tracing::warn!(task_id = self.task.task_id, "the lease is lost; the task is put down");
-                    self.signals.put_down.cancel();
-                    return;
-                }
-                Ok(response) => lease = Duration::from_secs(response.lease_seconds.max(1).into()),
+            match self.standing(epoch).await {
+                Standing::Held(longer) => lease = longer,
+                Standing::Lost if *self.epoch.borrow() == epoch => return self.put_down(),
+                Standing::Ended => return self.forget().await,
                 // A plane that is away for a while is no reason to stop.
-                Err(status) => tracing::debug!(reason = status.message(), "a lease could not be extended"),
+                Standing::Lost | Standing::Unknown => {}
             }
         }
     }
+
+    /// Asks for the lease to last longer, and how it stands.
+    pub(super) async fn standing(&self, epoch: Epoch) -> Standing {
+        let (node_id, task_id) = (self.task.node_id.clone(), self.task.task_id.clone());
+        let request = ExtendRequest { node_id, task_id, epoch: epoch.0 };
+        match self.agent.client.clone().extend(request).await.map(tonic::Response::into_inner) {
+            Ok(response) => {
+                if response.canceled {
+                    self.signals.cancel.cancel();
+                }
+                match response.verdict() {
+                    Verdict::Accepted => Standing::Held(Duration::from_secs(response.lease_seconds.max(1).into())),
+                    Verdict::Ended => Standing::Ended,
+                    Verdict::Stale | Verdict::Unspecified => Standing::Lost,
+                }
+            }
+            Err(status) => {
+                tracing::debug!(reason = status.message(), "a lease could not be extended");
+                Standing::Unknown
+            }
+        }
+    }
+
+    /// The lease is lost: what runs is stopped, and the journal keeps how far it was.
+    pub(super) fn put_down(&self) {
+        tracing::warn!(task_id = self.task.task_id, "the lease is lost; the task is put down");
+        self.signals.put_down.cancel();
+    }
+
+    /// The task is over, whatever this host still knows of it.
+    pub(super) async fn forget(&self) {
+        self.signals.put_down.cancel();
+        if let Err(error) = self.agent.executor.journal.forget(&self.task.task_id).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(task_id = self.task.task_id, error, "a finished task could not be forgotten");
+        }
+    }
+}
+
+/// How a lease stands with the plane.
+pub(super) enum Standing {
+    /// It lasts this long from now.
+    Held(Duration),
+    /// It is held under a newer epoch.
+    Lost,
+    /// The task is over.
+    Ended,
+    /// The plane did not answer.
+    Unknown,
 }

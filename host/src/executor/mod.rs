@@ -45,6 +45,8 @@ pub struct Executor {
     pub concurrency: usize,
     /// Marks the processes of this host.
     pub host_id: Arc<str>,
+    /// Keeps every other host out of the data directory.
+    pub lock: Arc<std::fs::File>,
 }
 
 /// Why a task was put down without an outcome.
@@ -63,6 +65,8 @@ pub enum Interrupted {
 pub struct Signals {
     /// The operation was canceled.
     pub cancel: CancellationToken,
+    /// The host is about to stop: steps that run may end, no other is started.
+    pub drain: CancellationToken,
     /// The host stops or lost the lease: put the task down where it is.
     pub put_down: CancellationToken,
 }

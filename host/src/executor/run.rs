@@ -49,6 +49,10 @@ pub(super) async fn graph(
         let (id, outcome) = finished?;
         graph.outcomes.insert(id, outcome);
     }
+    // Put down between two steps: what is left is done after the next start.
+    if prepared.plan.steps.iter().any(|step| !graph.outcomes.contains_key(&step.id)) {
+        return Err(Interrupted::PutDown);
+    }
     if prepared.plan.on_failure == OnFailure::Undo && graph.has_failed() {
         step::undo_all(executor, task, prepared, &graph.outcomes, signals).await?;
     }
@@ -88,7 +92,11 @@ impl<'a> Graph<'a> {
 
     /// Steps that may start now, in the plan's order. After a failure nothing more starts.
     fn ready(&self, started: &BTreeSet<StepId>, room: usize, signals: &Signals) -> Vec<&'a Ready> {
-        if self.has_failed() || signals.cancel.is_cancelled() || signals.put_down.is_cancelled() {
+        if self.has_failed()
+            || signals.cancel.is_cancelled()
+            || signals.put_down.is_cancelled()
+            || signals.drain.is_cancelled()
+        {
             return Vec::new();
         }
         let may = |id: &&StepId| {

@@ -18,7 +18,7 @@ pub(super) async fn acknowledge(state: &State, request: Request<AckRequest>) -> 
     let deadline = state.after(state.config.lease_duration);
     match state.store.acknowledge_lease(lease, deadline, context).await.map_err(status::store)? {
         Verdict::Accepted => Ok(AckResponse {}),
-        Verdict::Stale => Err(Status::failed_precondition(format!(
+        Verdict::Stale | Verdict::Ended => Err(Status::failed_precondition(format!(
             "the lease of task {} under epoch {} is over; drop the task [lease.stale]",
             message.task_id, message.epoch
         ))),

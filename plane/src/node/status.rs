@@ -25,6 +25,7 @@ pub(super) const fn verdict(verdict: task::Verdict) -> i32 {
     match verdict {
         task::Verdict::Accepted => Verdict::Accepted as i32,
         task::Verdict::Stale => Verdict::Stale as i32,
+        task::Verdict::Ended => Verdict::Ended as i32,
     }
 }
 

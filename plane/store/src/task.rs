@@ -39,6 +39,8 @@ pub enum Verdict {
     Accepted,
     /// The lease is over, or held under a newer epoch.
     Stale,
+    /// The task itself is over, or there is none. Only extensions tell this apart.
+    Ended,
 }
 
 /// An event of a step as a node reported it.

@@ -120,7 +120,12 @@ impl Spawner {
         let timeout = program.timeout;
         let limits = (program.capture_stdout, program.capture_stderr);
         let mark = program.environment.get(leftovers::MARK).cloned();
-        let mut group = self.spawn(program, mark).await?;
+        let executable = program.executable.clone();
+        let spawned = tokio::time::timeout(timeout, self.spawn(program, mark)).await;
+        let mut group = spawned.map_err(|_| {
+            let reason = format!("the node started nothing within {} s", timeout.as_secs());
+            SpawnError::Refused { executable, reason }
+        })??;
         let begin = Instant::now();
         let stdout = tokio::spawn(capture(group.child.stdout.take(), limits.0));
         let stderr = tokio::spawn(capture(group.child.stderr.take(), limits.1));
@@ -135,7 +140,8 @@ impl Spawner {
         // What it forked and left behind goes with it, however it ended.
         group.kill();
         if termination == Termination::TimedOut {
-            let _ = group.child.wait().await;
+            // A process in the middle of a broken system call cannot be killed; it is not waited for.
+            let _ = tokio::time::timeout(DRAIN, group.child.wait()).await;
         }
         Ok(Finished { termination, stdout: drained(stdout).await, stderr: drained(stderr).await, duration })
     }

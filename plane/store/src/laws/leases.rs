@@ -167,3 +167,29 @@ pub async fn spared_leases_do_not_expire(store: &dyn Store) {
     assert_eq!(store.expire_leases(when(499)).await.unwrap(), 0);
     assert_eq!(store.expire_leases(when(500)).await.unwrap(), 1);
 }
+
+/// A node that could not extend in time goes on under the same epoch, as long as it was not leased anew.
+pub async fn a_lease_that_expired_is_held_again_under_its_epoch(store: &dyn Store) {
+    let node = node(store, 1, 1).await;
+    submit(store, 1, &node).await;
+    let given = lease(store, &node, 2).await;
+    assert_eq!(acknowledge(store, &node, &given, 3).await, Verdict::Accepted);
+    assert_eq!(store.expire_leases(when(1000)).await.unwrap(), 1);
+    let held = key(&node, &given);
+    assert_eq!(store.extend_lease(held, at(2000), when(1001)).await.unwrap().verdict, Verdict::Accepted);
+    assert_eq!(report(store, held, 1, started("first")).await, Verdict::Accepted);
+    assert!(lease_some(store, &node, 9, 1002).await.is_empty(), "it was leased twice");
+}
+
+/// A node that asks for a task that is over is told so, and one that asks for another node's is not.
+pub async fn an_extension_tells_a_task_that_is_over(store: &dyn Store) {
+    let (own, other) = (node(store, 1, 1).await, node(store, 2, 1).await);
+    let operation = submit(store, 1, &own).await;
+    let given = lease(store, &own, 2).await;
+    assert_eq!(acknowledge(store, &own, &given, 3).await, Verdict::Accepted);
+    let foreign = crate::task::LeaseKey { node_id: other.id, ..key(&own, &given) };
+    store.cancel_operation(&operation.project.project_id, operation.id, when(4)).await.unwrap();
+    assert_eq!(store.expire_leases(when(1000)).await.unwrap(), 1);
+    assert_eq!(store.extend_lease(key(&own, &given), at(2000), when(1001)).await.unwrap().verdict, Verdict::Ended);
+    assert_eq!(store.extend_lease(foreign, at(2000), when(1001)).await.unwrap().verdict, Verdict::Stale);
+}

@@ -25,7 +25,7 @@ macro_rules! laws {
                 canceling_what_no_node_has_taken_ends_it, canceling_what_runs_asks_the_node,
                 what_is_over_cannot_be_canceled, another_project_sees_nothing;
             leases: each_lease_has_a_higher_epoch, a_node_is_never_given_more_than_its_slots,
-                a_task_is_leased_to_its_own_node_only, an_unacknowledged_lease_expires, an_extended_lease_does_not_expire,
+                a_task_is_leased_to_its_own_node_only, an_unacknowledged_lease_expires, a_lease_that_expired_is_held_again_under_its_epoch, an_extension_tells_a_task_that_is_over, an_extended_lease_does_not_expire,
                 nothing_is_accepted_under_an_old_epoch, nothing_is_accepted_after_expiry_before_the_next_lease,
                 a_node_keeps_what_it_holds, what_a_node_does_not_hold_is_leased_again,
                 what_is_over_is_dropped_by_its_node, an_expired_lease_of_a_canceled_task_ends_it,

@@ -67,11 +67,13 @@ impl Held {
 }
 
 /// Moves the deadline of a key's lease and marks it acknowledged; nothing when it is not the task's
-/// current lease. Answers the operation, and whether it should be canceled.
+/// newest lease. A lease that the node has taken and that expired is held again while no newer one was
+/// given: the task is bound to this node, and the same epoch proves that nothing happened in between. Answers the operation,
+/// and whether it should be canceled.
 async fn hold(unit: &mut Unit, lease: &LeaseKey, deadline: Timestamp) -> Result<Option<(String, i64)>, StoreError> {
     let held = sqlx::query_as(
-        "UPDATE tasks SET deadline = max(deadline, $4), acknowledged = 1
-         WHERE task_id = $1 AND node_id = $2 AND epoch = $3 AND status = 'leased'
+        "UPDATE tasks SET status = 'leased', deadline = max(coalesce(deadline, 0), $4), acknowledged = 1
+         WHERE task_id = $1 AND node_id = $2 AND epoch = $3 AND (status = 'leased' OR (status = 'ready' AND acknowledged = 1))
          RETURNING operation_id, cancel_requested",
     )
     .bind(lease.task_id.to_string())
@@ -109,7 +111,13 @@ pub(crate) async fn extend(
     context: &Context,
 ) -> Result<Extended, StoreError> {
     let Some((operation_id, cancel_requested)) = hold(unit, &lease, deadline).await? else {
-        return Ok(Extended { verdict: Verdict::Stale, canceled: false });
+        let verdict = match Held::read(unit, lease.task_id).await? {
+            // Another node's task says nothing of itself.
+            Some(task) if task.node_id != lease.node_id.to_string() => Verdict::Stale,
+            Some(task) if matches!(task.status.as_str(), "ready" | "leased") => Verdict::Stale,
+            Some(_) | None => Verdict::Ended,
+        };
+        return Ok(Extended { verdict, canceled: false });
     };
     start_operation(unit, &operation_id, context).await?;
     Ok(Extended { verdict: Verdict::Accepted, canceled: cancel_requested != 0 })
