@@ -103,7 +103,7 @@ fn run(settings: &Run) -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let stop = CancellationToken::new();
         let signaled = stop.clone();
         tokio::spawn(async move {
@@ -120,8 +120,11 @@ fn run(settings: &Run) -> anyhow::Result<()> {
             }
             signaled.cancel();
         });
-        start(settings).await?.run(stop).await.map_err(Into::into)
-    })
+        start(settings).await?.run(stop).await.map_err(anyhow::Error::from)
+    });
+    // Work that blocks in the kernel (a dead network mount) must not keep the host from ending.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(5));
+    ended
 }
 
 /// Puts a host together.

@@ -86,7 +86,12 @@ impl World {
         let Self { node, grants, .. } = self;
         let configured = Configured::new(&node.node, grants, &node.policy, self.constraints.as_ref()).unwrap();
         let report = Report::new(Arc::<Heard>::clone(&self.heard), Clock::system());
-        Call { context: common::context(), capabilities: configured.prepare(report, &node.attempt()), timeout }
+        Call {
+            context: common::context(),
+            capabilities: configured.prepare(report, &node.attempt()),
+            timeout,
+            elapsed: Duration::ZERO,
+        }
     }
 
     async fn run(&self, input: &Value) -> Result<Value, Failure> {

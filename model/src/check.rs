@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     definition::{Definition, StepDefinition},
-    descriptor::Descriptor,
+    descriptor::{Descriptor, Effect},
     expression::{self, Path, Template},
     grant::ANY,
     graph,
@@ -118,6 +118,10 @@ impl Checker<'_> {
             }
         });
         let Some(descriptor) = self.descriptors.get(&step.uses) else { return };
+        if descriptor.effect == Effect::Consume && step.retry.attempts > 1 {
+            let message = format!("`{}` may not be repeated (its effect is `consume`); leave `retry` out", step.uses);
+            found.push(Violation::new(format!("{pointer}/retry/attempts"), message));
+        }
         for (capability, why) in &descriptor.requests {
             if !step.grants.has(*capability) {
                 found.push(Violation::new(

@@ -142,6 +142,26 @@ fn each_broken_rule_is_named_with_its_place_and_its_fix() {
 }
 
 #[test]
+fn a_step_that_may_not_be_repeated_is_not_retried() {
+    let mut descriptors = descriptors();
+    descriptors.get_mut(&"pull@v1".parse().unwrap()).unwrap().effect = fettle_model::descriptor::Effect::Consume;
+    let definition: Definition = document::read(GOOD).unwrap();
+    let violations = check::check(&definition, &descriptors).unwrap_err().to_string();
+    assert!(violations.contains("/steps/1/retry/attempts: `pull@v1` may not be repeated"), "{violations}");
+}
+
+#[test]
+fn integers_that_lose_digits_are_refused_in_inputs() {
+    let inputs = json!({"model": "m", "size": 9_007_199_254_740_993_u64});
+    let text = GOOD.replace("additionalProperties: false, required: [model]", "required: [model]");
+    let reference = format!("localhost:5000/admin/x@{DIGEST}");
+    let sources =
+        serde_json::from_value(json!({"definition": reference, "catalog": reference, "policy": reference})).unwrap();
+    let error = plan::plan(sources, &document::read(&text).unwrap(), &catalog(), inputs).unwrap_err().to_string();
+    assert!(error.contains("/size: 9007199254740993 is beyond 2^53 - 1"), "{error}");
+}
+
+#[test]
 fn a_definition_with_a_misspelt_field_is_refused_with_the_valid_ones() {
     let error = document::read::<Definition>(&GOOD.replace("on_failure", "x").replace("    retry:", "    retries:"))
         .unwrap_err()

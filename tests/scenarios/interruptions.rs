@@ -124,3 +124,15 @@ async fn a_host_that_starts_before_its_plane_waits_for_it() {
     fleet.node_online().await;
     assert_eq!(fleet.run("test.render", &json!({"text": "x"})).await["status"], "succeeded");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_host_in_the_same_directory_refuses_to_start() {
+    let supply = Supply::with(&["noop"]).await;
+    let mut fleet = Fleet::start(PROGRAMS, &supply.trust).await;
+    let first = fleet.host.take();
+    fleet.start_host();
+    let status = eventually("the second host to end", PATIENCE, async || fleet.host.as_mut().unwrap().ended()).await;
+    assert!(!status.success());
+    assert!(fleet.logs().contains("another host runs in"), "{}", fleet.logs());
+    drop(first);
+}

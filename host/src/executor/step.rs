@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     Executor, Interrupted, Signals, failure,
-    journal::{AttemptState, Recorder},
+    journal::{AttemptState, JournalError, Recorder},
     preflight::{Prepared, Ready},
 };
 use crate::{
@@ -37,6 +37,32 @@ struct Application<'a> {
     task: &'a Task,
     ready: &'a Ready,
     signals: &'a Signals,
+}
+
+/// One attempt: its calls share one time, one log and one progress.
+struct Attempt<'a> {
+    number: u32,
+    input: &'a str,
+    began: Instant,
+    recorder: Recorder,
+    report: Report,
+}
+
+impl<'a> Attempt<'a> {
+    fn start(application: &Application<'_>, number: u32, input: &'a str) -> Self {
+        let Application { executor, task, ready, .. } = application;
+        let step_id = ready.planned.id.clone();
+        let recorder = Recorder::start(executor.journal.clone(), task.task_id.clone(), step_id, number);
+        let report = Report::new(Arc::new(recorder.clone()), executor.clock.clone());
+        Self { number, input, began: Instant::now(), recorder, report }
+    }
+
+    /// Writes what is left of the log.
+    async fn finish(self) -> Result<(), JournalError> {
+        // The report says last how much it has dropped.
+        drop(self.report);
+        self.recorder.finish().await
+    }
 }
 
 /// What one attempt came to.
@@ -129,30 +155,22 @@ impl Application<'_> {
             .start_attempt(&self.task.task_id, &self.ready.planned.id, attempt, started)
             .await
             .map_err(Interrupted::Journal)?;
-        let recorder = Recorder::start(
-            self.executor.journal.clone(),
-            self.task.task_id.clone(),
-            self.ready.planned.id.clone(),
-            attempt,
-        );
+        let attempt = Attempt::start(self, attempt, input);
         let tried = tokio::select! {
-            tried = self.converge(attempt, input, interrupted, &recorder) => tried,
-            () = self.signals.cancel.cancelled() => Tried::Canceled,
-            () = self.signals.put_down.cancelled() => {
-                recorder.finish().await.map_err(Interrupted::Journal)?;
-                return Err(Interrupted::PutDown);
-            }
+            tried = self.converge(&attempt, interrupted) => Some(tried),
+            () = self.signals.cancel.cancelled() => Some(Tried::Canceled),
+            () = self.signals.put_down.cancelled() => None,
         };
-        recorder.finish().await.map_err(Interrupted::Journal)?;
-        Ok(tried)
+        attempt.finish().await.map_err(Interrupted::Journal)?;
+        tried.ok_or(Interrupted::PutDown)
     }
 
-    async fn converge(&self, attempt: u32, input: &str, interrupted: bool, recorder: &Recorder) -> Tried {
+    async fn converge(&self, attempt: &Attempt<'_>, interrupted: bool) -> Tried {
         let result = match self.ready.loaded.descriptor.effect {
-            Effect::Observe => self.run(attempt, input, recorder).await.map(|output| (output, false)),
-            Effect::Consume if interrupted => self.recover(attempt, input, recorder).await,
-            Effect::Consume => self.run(attempt, input, recorder).await.map(|output| (output, true)),
-            Effect::Converge => self.probe_run_probe(attempt, input, recorder).await,
+            Effect::Observe => self.run(attempt).await.map(|output| (output, false)),
+            Effect::Consume if interrupted => self.recover(attempt).await,
+            Effect::Consume => self.run(attempt).await.map(|output| (output, true)),
+            Effect::Converge => self.probe_run_probe(attempt).await,
         };
         let checked = result.and_then(|(output, changed)| self.check_output(&output).map(|()| (output, changed)));
         match checked {
@@ -161,14 +179,14 @@ impl Application<'_> {
         }
     }
 
-    async fn probe_run_probe(&self, attempt: u32, input: &str, recorder: &Recorder) -> Result<(Value, bool), Failure> {
-        match self.probe(attempt, input, recorder).await? {
+    async fn probe_run_probe(&self, attempt: &Attempt<'_>) -> Result<(Value, bool), Failure> {
+        match self.probe(attempt).await? {
             Observation::Satisfied(output) => return Ok((output, false)),
             Observation::Unsatisfied(_) => {}
             Observation::Unknown(reason) => return Err(self.unknown(&reason)),
         }
-        self.run(attempt, input, recorder).await?;
-        match self.probe(attempt, input, recorder).await? {
+        self.run(attempt).await?;
+        match self.probe(attempt).await? {
             Observation::Satisfied(output) => Ok((output, true)),
             Observation::Unknown(reason) => Err(self.unknown(&reason)),
             Observation::Unsatisfied(difference) => {
@@ -180,13 +198,13 @@ impl Application<'_> {
     }
 
     /// A step that may not be repeated was interrupted: only its own probe can say what happened.
-    async fn recover(&self, attempt: u32, input: &str, recorder: &Recorder) -> Result<(Value, bool), Failure> {
+    async fn recover(&self, attempt: &Attempt<'_>) -> Result<(Value, bool), Failure> {
         let reason = match self.ready.loaded.descriptor.probes {
             false => "it has no probe".to_owned(),
-            true => match self.probe(attempt, input, recorder).await? {
+            true => match self.probe(attempt).await? {
                 Observation::Satisfied(output) => return Ok((output, true)),
                 Observation::Unsatisfied(_) => {
-                    return self.run(attempt, input, recorder).await.map(|output| (output, true));
+                    return self.run(attempt).await.map(|output| (output, true));
                 }
                 Observation::Unknown(reason) => reason,
             },
@@ -205,26 +223,26 @@ impl Application<'_> {
         failure(FailureClass::Unknown, "step.unknown", message)
     }
 
-    async fn probe(&self, attempt: u32, input: &str, recorder: &Recorder) -> Result<Observation, Failure> {
-        self.ready.component.probe(self.call(attempt, recorder), input).await
+    async fn probe(&self, attempt: &Attempt<'_>) -> Result<Observation, Failure> {
+        self.ready.component.probe(self.call(attempt), attempt.input).await
     }
 
-    async fn run(&self, attempt: u32, input: &str, recorder: &Recorder) -> Result<Value, Failure> {
-        self.ready.component.run(self.call(attempt, recorder), input).await
+    async fn run(&self, attempt: &Attempt<'_>) -> Result<Value, Failure> {
+        self.ready.component.run(self.call(attempt), attempt.input).await
     }
 
-    fn call(&self, attempt: u32, recorder: &Recorder) -> Call {
+    fn call(&self, attempt: &Attempt<'_>) -> Call {
         let planned = &self.ready.planned;
         let context = Context {
             operation_id: self.task.operation_id.clone(),
             task_id: self.task.task_id.clone(),
             step_id: planned.id.to_string(),
-            attempt,
+            attempt: attempt.number,
             correlation_id: self.task.correlation_id.clone(),
         };
-        let report = Report::new(Arc::new(recorder.clone()), self.executor.clock.clone());
-        let mark = format!("{}/{}/{}/{attempt}", self.executor.host_id, self.task.task_id, planned.id);
-        Call { context, capabilities: self.ready.capabilities.prepare(report, &mark), timeout: planned.timeout }
+        let mark = format!("{}/{}/{}/{}", self.executor.host_id, self.task.task_id, planned.id, attempt.number);
+        let capabilities = self.ready.capabilities.prepare(attempt.report.clone(), &mark);
+        Call { context, capabilities, timeout: planned.timeout, elapsed: attempt.began.elapsed() }
     }
 
     fn check_output(&self, output: &Value) -> Result<(), Failure> {
@@ -274,16 +292,16 @@ pub(super) async fn undo_all(
             StepOutcome::Failed { .. } | StepOutcome::Skipped { .. } | StepOutcome::Canceled => None,
         });
         let Ok(input) = application.input(&outputs.collect()) else { continue };
-        let recorder = Recorder::start(executor.journal.clone(), task.task_id.clone(), planned.id.clone(), 1);
-        let undone = ready.component.undo(application.call(1, &recorder), &input, Some(&output.to_string())).await;
-        recorder.say(
+        let attempt = Attempt::start(&application, 1, &input);
+        let undone = ready.component.undo(application.call(&attempt), &input, Some(&output.to_string())).await;
+        attempt.recorder.say(
             executor.clock.now(),
             match undone {
                 Ok(()) => "undone, because a later step failed".to_owned(),
                 Err(failure) => format!("could not be undone: {failure}"),
             },
         );
-        recorder.finish().await.map_err(Interrupted::Journal)?;
+        attempt.finish().await.map_err(Interrupted::Journal)?;
     }
     Ok(())
 }

@@ -17,8 +17,10 @@ pub struct Call {
     pub context: Context,
     /// The capabilities, prepared for this attempt.
     pub capabilities: Prepared,
-    /// The longest it may take, host calls included.
+    /// The longest that the attempt may take, host calls included.
     pub timeout: Duration,
+    /// What the attempt has taken already, in earlier calls.
+    pub elapsed: Duration,
 }
 
 /// What a probe found.
@@ -42,7 +44,7 @@ impl Step {
     /// When the component fails or exceeds a limit.
     pub(super) async fn describe(&self) -> Result<String, Failure> {
         let capabilities = Prepared::default();
-        self.call(capabilities, DESCRIBE_TIMEOUT, async |component, store| {
+        self.call(capabilities, (DESCRIBE_TIMEOUT, Duration::ZERO), async |component, store| {
             component.fettle_step_step().call_describe(store).await.map(Ok)
         })
         .await
@@ -53,9 +55,9 @@ impl Step {
     /// # Errors
     /// The step's own failure, or the limit it exceeded.
     pub async fn probe(&self, call: Call, input: &str) -> Result<Observation, Failure> {
-        let Call { context, capabilities, timeout } = call;
+        let Call { context, capabilities, timeout, elapsed } = call;
         let observed = self
-            .call(capabilities, timeout, async |component, store| {
+            .call(capabilities, (timeout, elapsed), async |component, store| {
                 component.fettle_step_step().call_probe(store, &context, input).await
             })
             .await?;
@@ -71,9 +73,9 @@ impl Step {
     /// # Errors
     /// The step's own failure, or the limit it exceeded.
     pub async fn run(&self, call: Call, input: &str) -> Result<serde_json::Value, Failure> {
-        let Call { context, capabilities, timeout } = call;
+        let Call { context, capabilities, timeout, elapsed } = call;
         let output = self
-            .call(capabilities, timeout, async |component, store| {
+            .call(capabilities, (timeout, elapsed), async |component, store| {
                 component.fettle_step_step().call_run(store, &context, input).await
             })
             .await?;
@@ -85,8 +87,8 @@ impl Step {
     /// # Errors
     /// The step's own failure, or the limit it exceeded.
     pub async fn undo(&self, call: Call, input: &str, output: Option<&str>) -> Result<(), Failure> {
-        let Call { context, capabilities, timeout } = call;
-        self.call(capabilities, timeout, async |component, store| {
+        let Call { context, capabilities, timeout, elapsed } = call;
+        self.call(capabilities, (timeout, elapsed), async |component, store| {
             component.fettle_step_step().call_undo(store, &context, input, output).await
         })
         .await
@@ -95,7 +97,7 @@ impl Step {
     async fn call<T>(
         &self,
         capabilities: Prepared,
-        timeout: Duration,
+        (timeout, elapsed): (Duration, Duration),
         body: impl AsyncFnOnce(&Component, &mut Store<AttemptState>) -> wasmtime::Result<Result<T, types::Failure>>,
     ) -> Result<T, Failure> {
         // Waiting for a slot is not the step's time.
@@ -107,7 +109,7 @@ impl Step {
                 let component = instantiate(&self.instance, &mut store).await?;
                 body(&component, &mut store).await
             };
-            tokio::time::timeout(timeout, whole).await
+            tokio::time::timeout(timeout.saturating_sub(elapsed), whole).await
         };
         match result {
             Err(_) => Err(permanent(

@@ -32,6 +32,9 @@ pub use self::{
 };
 use crate::capabilities;
 
+/// Most bytes of a descriptor (wit/step.wit).
+const DESCRIPTOR_LIMIT: usize = 256 << 10;
+
 /// Compiled components kept in memory.
 const COMPILED_COMPONENTS: usize = 64;
 
@@ -150,6 +153,9 @@ impl Sandbox {
             .map_err(|error| refused(format!("{error:#}")))?;
         let step = Step { sandbox: self.clone(), instance, digest: compiled.digest };
         let text = step.describe().await.map_err(|failure| refused(failure.to_string()))?;
+        if text.len() > DESCRIPTOR_LIMIT {
+            return Err(refused(format!("its descriptor has {} bytes and may have {DESCRIPTOR_LIMIT}", text.len())));
+        }
         serde_json::from_str(&text).map_err(|error| refused(format!("its descriptor is malformed: {error}")))
     }
 }

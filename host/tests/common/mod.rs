@@ -109,7 +109,12 @@ impl TestNode {
         let capabilities = Configured::new(&self.node, grants, &self.policy, None).unwrap();
         let sink: Arc<dyn report::Sink> = Arc::<Heard>::clone(heard);
         let report = report::Report::new(sink, Clock::system());
-        Call { context: context(), capabilities: capabilities.prepare(report, &self.attempt()), timeout }
+        Call {
+            context: context(),
+            capabilities: capabilities.prepare(report, &self.attempt()),
+            timeout,
+            elapsed: Duration::ZERO,
+        }
     }
 
     /// The mark of the programs of this node. Its own: when an attempt ends, every process with its mark is

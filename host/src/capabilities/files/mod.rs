@@ -213,6 +213,12 @@ impl Host for Files {
         let configured = self.0.clone();
         blocking(move || {
             let path = configured.writable(&path)?;
+            match path.open(configured.root(&path)?, OFlags::PATH) {
+                Err(Error::NotFound) => return Ok(false),
+                Err(error) => return Err(error),
+                Ok(file) if matches!(metadata(&file)?.kind, Kind::Regular) => {}
+                Ok(_) => return Err(Error::InvalidPath("is not a regular file".to_owned())),
+            }
             let Some((parent, name)) = path.parent(configured.root(&path)?, false)? else { return Ok(false) };
             match rustix::fs::unlinkat(&parent, name, rustix::fs::AtFlags::empty()) {
                 Ok(()) => Ok(true),

@@ -23,7 +23,7 @@ pub trait Sink: Send + Sync {
 }
 
 /// The state of one attempt.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Report(Option<Handle>);
 
 /// What other capabilities report through.
