@@ -43,11 +43,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         anyhow::bail!("these packages could not be installed, and suites need them: {}", missing.join(", "));
     }
     steps::build()?;
+    // No other runner knows the examples in the documentation.
+    tools::run(tests(options).args(["test", "--doc", "--quiet"]).args(WHAT).args(options.filter.as_deref()))?;
     let runner: &[&str] =
         if has("cargo-nextest") { &["nextest", "run"] } else { &["test", "--lib", "--bins", "--tests"] };
     tools::run(tests(options).args(runner).args(WHAT).arg("--no-fail-fast").args(options.filter.as_deref()))?;
-    // No other runner knows the examples in the documentation.
-    tools::run(tests(options).args(["test", "--doc", "--quiet"]).args(WHAT).args(options.filter.as_deref()))?;
     if !missing.is_empty() {
         println!(
             "{} suites were skipped; install {} and run again, or use --all to make this an error",
