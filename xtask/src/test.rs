@@ -50,8 +50,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     tools::run(tests(options).args(runner).args(WHAT).arg("--no-fail-fast").args(options.filter.as_deref()))?;
     if !missing.is_empty() {
         println!(
-            "{} suites were skipped; install {} and run again, or use --all to make this an error",
-            missing.len(),
+            "tests that need {} did not run in full; install it and run again, or use --all to make this an error",
             missing.join(", ")
         );
     }
