@@ -34,7 +34,21 @@ const SPAWNS: u32 = 10;
 struct Bare {
     wasi: WasiCtx,
     table: ResourceTable,
-    report: fettle_host::capabilities::report::Report,
+}
+
+/// The least that can answer a report: nothing.
+impl fettle_host::sandbox::bindings::fettle::report::report::Host for Bare {
+    async fn log(
+        &mut self,
+        _level: fettle_host::sandbox::bindings::fettle::report::report::Level,
+        _message: String,
+    ) -> wasmtime::Result<()> {
+        Ok(())
+    }
+
+    async fn progress(&mut self, _percent: u8, _message: Option<String>) -> wasmtime::Result<()> {
+        Ok(())
+    }
 }
 
 impl WasiView for Bare {
@@ -59,16 +73,16 @@ impl BareLoop {
         let mut linker = Linker::<Bare>::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).expect("WASI links");
         fettle_host::sandbox::bindings::fettle::report::report::add_to_linker::<
-            _,
-            wasmtime::component::HasSelf<fettle_host::capabilities::report::Report>,
-        >(&mut linker, |state| &mut state.report)
+            Bare,
+            wasmtime::component::HasSelf<Bare>,
+        >(&mut linker, |state| state)
         .expect("report links");
         let instance = linker.instantiate_pre(&component).expect("everything is linked");
         Self { engine, instance }
     }
 
     async fn call(&self) {
-        let state = Bare { wasi: WasiCtx::builder().build(), table: ResourceTable::new(), report: Default::default() };
+        let state = Bare { wasi: WasiCtx::builder().build(), table: ResourceTable::new() };
         let mut store = Store::new(&self.engine, state);
         store.set_epoch_deadline(1_000_000);
         let instance = self.instance.instantiate_async(&mut store).await.expect("it instantiates");

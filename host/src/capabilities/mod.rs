@@ -68,26 +68,16 @@ pub struct Prepared {
 /// # Errors
 /// When an interface is linked twice; never in practice.
 pub fn link(linker: &mut Linker<AttemptState>, granted: &BTreeSet<Capability>) -> wasmtime::Result<()> {
-    wit::report::report::add_to_linker::<_, HasSelf<report::Report>>(linker, |state| &mut state.capabilities.report)?;
+    wit::report::report::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?;
     for capability in granted {
         match capability {
-            Capability::Exec => {
-                wit::exec::exec::add_to_linker::<_, HasSelf<exec::Exec>>(linker, |state| &mut state.capabilities.exec)?
-            }
-            Capability::Files => wit::files::files::add_to_linker::<_, HasSelf<files::Files>>(linker, |state| {
-                &mut state.capabilities.files
-            })?,
+            Capability::Exec => wit::exec::exec::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?,
+            Capability::Files => wit::files::files::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?,
             Capability::Transfer => {
-                wit::transfer::transfer::add_to_linker::<_, HasSelf<transfer::Transfer>>(linker, |state| {
-                    &mut state.capabilities.transfer
-                })?;
+                wit::transfer::transfer::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?;
             }
-            Capability::Facts => wit::facts::facts::add_to_linker::<_, HasSelf<facts::Facts>>(linker, |state| {
-                &mut state.capabilities.facts
-            })?,
-            Capability::Gpu => {
-                wit::gpu::gpu::add_to_linker::<_, HasSelf<gpu::Gpu>>(linker, |state| &mut state.capabilities.gpu)?
-            }
+            Capability::Facts => wit::facts::facts::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?,
+            Capability::Gpu => wit::gpu::gpu::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?,
         }
     }
     Ok(())

@@ -5,7 +5,8 @@
 wasmtime::component::bindgen!({
     path: "../wit",
     world: "fettle:step/component",
-    imports: { default: async },
+    imports: { default: async | trappable },
     exports: { default: async },
     require_store_data_send: true,
+    additional_derives: [serde::Serialize, serde::Deserialize],
 });

@@ -3,6 +3,7 @@
 mod attempt;
 pub mod bindings;
 pub mod engine;
+pub(crate) mod gate;
 pub mod imports;
 mod inert;
 pub mod limits;

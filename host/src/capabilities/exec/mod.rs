@@ -1,5 +1,6 @@
 //! `exec`: command profiles, and the only place of the host that starts programs.
 
+mod calls;
 pub mod leftovers;
 mod program;
 mod spawn;
@@ -101,8 +102,12 @@ fn outcome(profile: &CommandProfile, finished: Finished) -> wit::Outcome {
     }
 }
 
-impl wit::Host for Exec {
-    async fn run(&mut self, profile: String, arguments: Vec<wit::Argument>) -> Result<wit::Outcome, wit::Error> {
+impl Exec {
+    pub(super) async fn run(
+        &mut self,
+        profile: String,
+        arguments: Vec<wit::Argument>,
+    ) -> Result<wit::Outcome, wit::Error> {
         self.start(&profile, arguments).await
     }
 }

@@ -1,5 +1,6 @@
 //! `facts`: read-only facts about the node, from the kernel's own files.
 
+mod calls;
 mod kernel_log;
 mod read;
 
@@ -9,7 +10,7 @@ use fettle_model::grant::{Fact, FactsGrant};
 
 use super::Node;
 use crate::sandbox::bindings::fettle::facts::facts::{
-    Error, Filesystem, Host, KernelMessage, MemoryUsage, Process, SystemInformation,
+    Error, Filesystem, KernelMessage, MemoryUsage, Process, SystemInformation,
 };
 
 /// Where facts are read: the machine's own files, or recorded ones.
@@ -63,24 +64,24 @@ impl Facts {
     }
 }
 
-impl Host for Facts {
-    async fn system(&mut self) -> Result<SystemInformation, Error> {
+impl Facts {
+    pub(super) async fn system(&mut self) -> Result<SystemInformation, Error> {
         self.read(Fact::System, |_| read::system()).await
     }
 
-    async fn memory(&mut self) -> Result<MemoryUsage, Error> {
+    pub(super) async fn memory(&mut self) -> Result<MemoryUsage, Error> {
         self.read(Fact::Memory, |_| read::memory()).await
     }
 
-    async fn filesystems(&mut self) -> Result<Vec<Filesystem>, Error> {
+    pub(super) async fn filesystems(&mut self) -> Result<Vec<Filesystem>, Error> {
         self.read(Fact::Filesystems, |_| read::filesystems()).await
     }
 
-    async fn processes(&mut self) -> Result<Vec<Process>, Error> {
+    pub(super) async fn processes(&mut self) -> Result<Vec<Process>, Error> {
         self.read(Fact::Processes, |_| read::processes()).await
     }
 
-    async fn kernel_log(&mut self) -> Result<Vec<KernelMessage>, Error> {
+    pub(super) async fn kernel_log(&mut self) -> Result<Vec<KernelMessage>, Error> {
         self.read(Fact::KernelLog, |source| kernel_log::read(&source.kernel_log)).await
     }
 }

@@ -1,5 +1,6 @@
 //! `files`: below named roots, resolved by the kernel without symbolic links.
 
+mod calls;
 mod digest;
 mod path;
 mod write;
@@ -24,7 +25,7 @@ use rustix::{
 pub use self::digest::DigestCache;
 pub(crate) use self::{path::NodePath, write::temporary_name};
 use super::{Node, denied};
-use crate::sandbox::bindings::fettle::files::files::{Attributes, Error, Host, Kind, Metadata};
+use crate::sandbox::bindings::fettle::files::files::{Attributes, Error, Kind, Metadata};
 
 /// Most bytes that one call reads or writes.
 const CONTENT_LIMIT: u64 = 1 << 20;
@@ -152,8 +153,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + S
     }
 }
 
-impl Host for Files {
-    async fn stat(&mut self, path: String) -> Result<Option<Metadata>, Error> {
+impl Files {
+    pub(super) async fn stat(&mut self, path: String) -> Result<Option<Metadata>, Error> {
         let configured = self.0.clone();
         blocking(move || {
             let path = configured.readable(&path)?;
@@ -166,7 +167,7 @@ impl Host for Files {
         .await
     }
 
-    async fn read(&mut self, path: String, limit: u64) -> Result<Vec<u8>, Error> {
+    pub(super) async fn read(&mut self, path: String, limit: u64) -> Result<Vec<u8>, Error> {
         let configured = self.0.clone();
         blocking(move || {
             let path = configured.readable(&path)?;
@@ -184,7 +185,7 @@ impl Host for Files {
         .await
     }
 
-    async fn digest(&mut self, path: String) -> Result<Option<String>, Error> {
+    pub(super) async fn digest(&mut self, path: String) -> Result<Option<String>, Error> {
         let configured = self.0.clone();
         blocking(move || {
             let path = configured.readable(&path)?;
@@ -197,7 +198,12 @@ impl Host for Files {
         .await
     }
 
-    async fn write(&mut self, path: String, content: Vec<u8>, attributes: Attributes) -> Result<bool, Error> {
+    pub(super) async fn write(
+        &mut self,
+        path: String,
+        content: Vec<u8>,
+        attributes: Attributes,
+    ) -> Result<bool, Error> {
         let configured = self.0.clone();
         blocking(move || {
             let path = configured.writable(&path)?;
@@ -209,7 +215,7 @@ impl Host for Files {
         .await
     }
 
-    async fn remove(&mut self, path: String) -> Result<bool, Error> {
+    pub(super) async fn remove(&mut self, path: String) -> Result<bool, Error> {
         let configured = self.0.clone();
         blocking(move || {
             let path = configured.writable(&path)?;

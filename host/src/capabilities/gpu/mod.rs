@@ -1,6 +1,7 @@
 //! `gpu`: NVML, asked by a child process with a deadline. A sick driver hangs the child, which is
 //! killed; the host goes on.
 
+mod calls;
 pub mod nvml;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -94,8 +95,8 @@ impl Configured {
     }
 }
 
-impl wit::Host for Gpu {
-    async fn read(&mut self) -> Result<wit::Snapshot, wit::Error> {
+impl Gpu {
+    pub(super) async fn read(&mut self) -> Result<wit::Snapshot, wit::Error> {
         let probe = self.0.as_ref().ok_or(wit::Error::AccessDenied)?;
         match probe.snapshot().await {
             Ok(snapshot) => Ok(snapshot.into()),

@@ -1,12 +1,14 @@
 //! `report`: log lines and progress of the attempt, capped in size and rate.
 
+mod calls;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fettle_model::task::{LogLevel, LogLine};
 
 use crate::{
     clock::{Clock, Milliseconds},
-    sandbox::bindings::fettle::report::report::{Host, Level},
+    sandbox::bindings::fettle::report::report::Level,
 };
 
 const LINE_LIMIT: usize = 8 << 10;
@@ -125,8 +127,8 @@ impl Handle {
     }
 }
 
-impl Host for Report {
-    async fn log(&mut self, level: Level, message: String) {
+impl Report {
+    pub(super) async fn log(&mut self, level: Level, message: String) {
         let level = match level {
             Level::Debug => LogLevel::Debug,
             Level::Info => LogLevel::Info,
@@ -136,7 +138,7 @@ impl Host for Report {
         self.handle().log(level, message);
     }
 
-    async fn progress(&mut self, percent: u8, message: Option<String>) {
+    pub(super) async fn progress(&mut self, percent: u8, message: Option<String>) {
         self.handle().progress(percent, message);
     }
 }

@@ -1,6 +1,7 @@
 //! `transfer`: bulk data from registries to files, hashed while it streams.
 
 mod blob;
+mod calls;
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +20,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use self::blob::{Meter, Target};
 use super::{Node, files, report};
-use crate::sandbox::bindings::fettle::transfer::transfer::{Blob, Error, Host, Manifest, Transferred};
+use crate::sandbox::bindings::fettle::transfer::transfer::{Blob, Error, Manifest, Transferred};
 
 /// Most bytes of a manifest.
 const MANIFEST_LIMIT: u64 = 4 << 20;
@@ -107,8 +108,8 @@ impl Granted {
     }
 }
 
-impl Host for Transfer {
-    async fn pull_manifest(&mut self, reference: String) -> Result<Manifest, Error> {
+impl Transfer {
+    pub(super) async fn pull_manifest(&mut self, reference: String) -> Result<Manifest, Error> {
         let granted = self.granted.as_ref().ok_or(Error::AccessDenied)?;
         let reference: Reference = reference
             .parse()
@@ -123,7 +124,7 @@ impl Host for Transfer {
         Ok(Manifest { media_type: manifest.media_type, content: manifest.content.to_vec() })
     }
 
-    async fn pull_blobs(&mut self, repository: String, blobs: Vec<Blob>) -> Result<Vec<Transferred>, Error> {
+    pub(super) async fn pull_blobs(&mut self, repository: String, blobs: Vec<Blob>) -> Result<Vec<Transferred>, Error> {
         let granted = self.granted.as_ref().ok_or(Error::AccessDenied)?;
         let repository: Repository = repository
             .parse()

@@ -1,0 +1,70 @@
+//! The one way from a component to a capability: every call passes here, before and after.
+//!
+//! What holds for all capability calls is done here once. A capability itself knows nothing of it.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::state::AttemptState;
+
+/// A function of a capability, as the contract names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    /// The capability: `files`.
+    pub(crate) capability: &'static str,
+    /// The function: `stat`.
+    pub(crate) name: &'static str,
+}
+
+/// What a function of a capability answers.
+pub(crate) trait Answer: Serialize + DeserializeOwned {
+    /// Whether the capability refused the call for want of a grant.
+    fn is_denied(&self) -> bool;
+}
+
+/// The error of a capability.
+pub(crate) trait CapabilityError: Serialize + DeserializeOwned {
+    /// Whether it says that a grant is missing.
+    fn is_denied(&self) -> bool;
+}
+
+impl Answer for () {
+    fn is_denied(&self) -> bool {
+        false
+    }
+}
+
+impl<T: Serialize + DeserializeOwned, E: CapabilityError> Answer for Result<T, E> {
+    fn is_denied(&self) -> bool {
+        matches!(self, Err(error) if error.is_denied())
+    }
+}
+
+impl AttemptState {
+    /// Before a call. An error here ends the attempt.
+    pub(crate) fn begin(&mut self, function: Function, _arguments: &impl Serialize) -> wasmtime::Result<()> {
+        tracing::trace!(capability = function.capability, function = function.name, "capability call");
+        Ok(())
+    }
+
+    /// After a call. An error here ends the attempt.
+    pub(crate) fn end<A: Answer>(&mut self, function: Function, answer: A) -> wasmtime::Result<A> {
+        if answer.is_denied() {
+            tracing::warn!(capability = function.capability, function = function.name, "a step was denied");
+        }
+        Ok(answer)
+    }
+}
+
+/// `call!(self, files.stat(path))`: calls `self.capabilities.files.stat(path)` through the gate.
+macro_rules! call {
+    ($state:ident, $capability:ident.$function:ident($($argument:ident),*)) => {{
+        const FUNCTION: $crate::sandbox::gate::Function = $crate::sandbox::gate::Function {
+            capability: stringify!($capability),
+            name: stringify!($function),
+        };
+        $state.begin(FUNCTION, &($(&$argument,)*))?;
+        let answer = $state.capabilities.$capability.$function($($argument),*).await;
+        $state.end(FUNCTION, answer)
+    }};
+}
+pub(crate) use call;
