@@ -41,6 +41,10 @@ mod error;
 mod key;
 mod kind;
 mod manifest;
+#[cfg(not(feature = "mutations"))]
+mod mutation;
+#[cfg(feature = "mutations")]
+pub mod mutation;
 mod registry;
 mod signature;
 mod store;

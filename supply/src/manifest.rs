@@ -8,6 +8,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use crate::{
     error::Defect,
     kind::{ArtifactKind, CONFIG_LIMIT, MANIFEST_MEDIA_TYPE},
+    mutation::{Protection, off},
 };
 
 /// Annotation that names a layer, as other tools write it.
@@ -65,7 +66,8 @@ impl Manifest {
         let unreadable = |error: serde_json::Error| Defect::Manifest(error.to_string());
         let probe: Probe = serde_json::from_slice(content).map_err(unreadable)?;
         let media_type = probe.media_type.as_deref().unwrap_or(MANIFEST_MEDIA_TYPE);
-        if probe.manifests.is_some() || media_type.contains("index") || media_type.contains("manifest.list") {
+        let listed = probe.manifests.is_some() && !off(Protection::NoIndex);
+        if listed || media_type.contains("index") || media_type.contains("manifest.list") {
             return Err(Defect::Index(media_type.to_owned()));
         }
         if probe.schema_version != Some(2) || ![MANIFEST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE].contains(&media_type) {
@@ -100,7 +102,8 @@ impl Manifest {
         {
             return wrong("artifact type", self.artifact_type.as_deref().unwrap_or("absent"), expected);
         }
-        let [layer] = self.layers.as_slice() else {
+        let layers = if off(Protection::OneLayer) { self.layers.get(..1) } else { Some(self.layers.as_slice()) };
+        let Some([layer]) = layers else {
             return Err(Defect::Layers { count: self.layers.len(), kind });
         };
         if !kind.layer_media_types().contains(&layer.media_type.as_str()) {
@@ -119,7 +122,7 @@ impl Manifest {
 
 impl Descriptor {
     fn check(what: &str, descriptor: OciDescriptor) -> Result<Self, Defect> {
-        if descriptor.urls.is_some() {
+        if descriptor.urls.is_some() && !off(Protection::NoUrls) {
             return Err(Defect::Urls(what.to_owned()));
         }
         let unreadable = |reason: String| Defect::Manifest(format!("{what}: {reason}"));

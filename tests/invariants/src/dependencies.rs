@@ -21,6 +21,7 @@ struct Package {
     name: String,
     manifest_path: String,
     dependencies: Vec<Dependency>,
+    features: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -28,6 +29,7 @@ struct Dependency {
     name: String,
     /// None for a normal dependency, else `dev` or `build`.
     kind: Option<String>,
+    features: Vec<String>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test asks cargo; nothing of this runs on a node")]
@@ -197,4 +199,30 @@ fn every_member_keeps_the_lints_of_the_workspace() {
         .filter(|path| !std::fs::read_to_string(path).unwrap().contains("[lints]\nworkspace = true"))
         .collect();
     holds("every member keeps the lints of the workspace", "add `[lints]` with `workspace = true`", &findings);
+}
+
+/// Taking protections out is for the tests of the crate that has them: no other crate, no other feature
+/// and nothing that ships may turn it on.
+#[test]
+fn protections_are_taken_out_in_tests_only() {
+    const FEATURE: &str = "mutations";
+    let mut findings = Vec::new();
+    let mut users = 0;
+    for package in members() {
+        for dependency in package.dependencies.iter().filter(|one| one.features.iter().any(|name| name == FEATURE)) {
+            users += 1;
+            if dependency.kind.as_deref() != Some("dev") || dependency.name != package.name {
+                findings.push(format!("{}: turns it on for {}", package.manifest_path, dependency.name));
+            }
+        }
+        let turns_on = |enabled: &String| enabled.split('/').any(|part| part == FEATURE);
+        let by = package.features.iter().filter(|(_, enabled)| enabled.iter().any(turns_on));
+        findings.extend(by.map(|(name, _)| format!("{}: feature `{name}` turns it on", package.manifest_path)));
+    }
+    assert!(users > 0, "nobody tests with `{FEATURE}`; correct the test");
+    holds(
+        "the feature `mutations` is on only in the tests of the crate that has it",
+        "take it out; an attack on a protection is tested in the crate that protects",
+        &findings,
+    );
 }
