@@ -59,7 +59,7 @@ pub use key::{KeyError, KeyId, PublicKey, SigningKey};
 pub use kind::{ArtifactKind, MANIFEST_LIMIT, MANIFEST_MEDIA_TYPE};
 pub use manifest::{Descriptor, Manifest, RawManifest};
 pub use registry::{ClientError, FILES_ARTIFACT_TYPE, RegistryClient, RegistryOptions};
-pub use signature::AttachedSignature;
+pub use signature::{Evidence, Rejection, Signed, Signer, TrustedRoot, TrustedRootError, Workflow};
 pub use store::{ContentStore, StoreError};
 pub use supplier::{Artifact, Supplier};
 pub use trust::{TrustPolicy, TrustPolicyError};

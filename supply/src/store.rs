@@ -20,7 +20,7 @@ use rustix::{
 
 use crate::{
     mutation::{Protection, off},
-    signature::AttachedSignature,
+    signature::Evidence,
 };
 
 const TEMPORARY: &str = ".incoming-";
@@ -129,7 +129,7 @@ impl ContentStore {
     ///
     /// # Errors
     /// When the disk fails.
-    pub(crate) async fn signatures(&self, artifact: Digest) -> Result<Vec<AttachedSignature>, StoreError> {
+    pub(crate) async fn signatures(&self, artifact: Digest) -> Result<Vec<Evidence>, StoreError> {
         let path = self.signatures.join(format!("{}.json", artifact.hex()));
         blocking(move || {
             let Some(content) = read_file(&path, SIGNATURES_LIMIT)? else { return Ok(Vec::new()) };
@@ -148,11 +148,7 @@ impl ContentStore {
     ///
     /// # Errors
     /// When the disk fails or is full.
-    pub(crate) async fn write_signatures(
-        &self,
-        artifact: Digest,
-        signatures: &[AttachedSignature],
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn write_signatures(&self, artifact: Digest, signatures: &[Evidence]) -> Result<(), StoreError> {
         let directory = Arc::clone(&self.signatures);
         let signatures = signatures.to_vec();
         blocking(move || {

@@ -21,7 +21,7 @@ use crate::{
     kind::{ArtifactKind, CONFIG_LIMIT, DESCRIPTOR_MEMBER, MANIFEST_LIMIT},
     manifest::{Descriptor, Manifest},
     registry::{Fault, RegistryClient, check_canonical},
-    signature::AttachedSignature,
+    signature::Evidence,
     store::{ContentStore, StoreError},
     trust::TrustPolicy,
 };
@@ -149,7 +149,7 @@ impl Inner {
         &self,
         kind: ArtifactKind,
         reference: &Reference,
-    ) -> Result<(KeyId, Option<Vec<AttachedSignature>>), SupplyError> {
+    ) -> Result<(KeyId, Option<Vec<Evidence>>), SupplyError> {
         let stored = |source| SupplyError::Store { artifact: reference.to_string(), source };
         let kept = self.store.signatures(reference.digest).await.map_err(stored)?;
         let verdict = self.trust.verify(kind, reference, &kept);

@@ -7,7 +7,7 @@ use crate::{
     error::{Defect, Distrust, SupplyError},
     key::{KeyId, PublicKey},
     kind::ArtifactKind,
-    signature::AttachedSignature,
+    signature::{self, Evidence, Rejection},
 };
 
 /// An administrator's decision on whose signatures count. A kind that is absent is trusted from
@@ -151,7 +151,7 @@ impl TrustPolicy {
         &self,
         kind: ArtifactKind,
         reference: &Reference,
-        signatures: &[AttachedSignature],
+        signatures: &[Evidence],
     ) -> Result<KeyId, SupplyError> {
         let artifact = reference.to_string();
         let Some(Requirement { any_of }) = self.requirement(kind) else {
@@ -160,18 +160,27 @@ impl TrustPolicy {
         if signatures.is_empty() {
             return Err(SupplyError::Unsigned { artifact, kind });
         }
+        let keys: Vec<PublicKey> = any_of.iter().map(|Signer::PublicKey { key, .. }| key.clone()).collect();
         let mut nearest: Option<SupplyError> = None;
-        for signature in signatures {
-            // The payload is parsed only after a trusted key has vouched for its bytes.
-            let by = |signer: &&Signer| matches!(signer, Signer::PublicKey { key, .. } if signature.is_by(key));
-            let Some(Signer::PublicKey { name, key }) = any_of.iter().find(by) else { continue };
-            match signature.subject() {
-                Ok(digest) if digest == reference.digest => return Ok(key.id()),
-                Ok(other) => {
-                    let reason = Distrust::OtherDigest { signer: name.clone(), signed: other.to_string() };
+        for evidence in signatures {
+            match evidence.statement_by(reference.digest, &keys, None) {
+                Ok(signed) => match signed.signer {
+                    signature::Signer::Key(key) => return Ok(key),
+                    signature::Signer::Identity { .. } => {}
+                },
+                Err(Rejection::OtherSubject { signer, signed }) => {
+                    let by = |one: &&Signer| matches!(one, Signer::PublicKey { key, .. } if signature::Signer::Key(key.id()) == *signer);
+                    let signer = any_of
+                        .iter()
+                        .find(by)
+                        .map_or_else(|| signer.to_string(), |Signer::PublicKey { name, .. }| name.clone());
+                    let reason = Distrust::OtherDigest { signer, signed };
                     nearest = Some(SupplyError::Untrusted { artifact: artifact.clone(), reason });
                 }
-                Err(reason) => nearest = nearest.or(Some(malformed(&artifact, reason))),
+                Err(Rejection::Unreadable(reason)) => {
+                    nearest = nearest.or_else(|| Some(malformed(&artifact, Defect::Signature(reason))));
+                }
+                Err(Rejection::OtherSigner(_) | Rejection::NoTrustedRoot | Rejection::Unproven(_)) => {}
             }
         }
         Err(nearest.unwrap_or_else(|| {
@@ -199,7 +208,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{error::Verdict, key::SigningKey};
+    use crate::{error::Verdict, key::SigningKey, signature::CosignSignature};
 
     fn reference(content: &str) -> Reference {
         format!("127.0.0.1:5000/steps/render@{}", Digest::of(content.as_bytes())).parse().unwrap()
@@ -210,13 +219,17 @@ mod tests {
         TrustPolicy::any_of(keys.iter().enumerate().map(named)).unwrap()
     }
 
-    fn forged(payload: &serde_json::Value, key: &SigningKey) -> AttachedSignature {
+    fn made(reference: &Reference, key: &SigningKey) -> Evidence {
+        CosignSignature::make(reference, key).unwrap().into()
+    }
+
+    fn forged(payload: &serde_json::Value, key: &SigningKey) -> Evidence {
         forged_bytes(&serde_json::to_vec(payload).unwrap(), key)
     }
 
-    fn forged_bytes(payload: &[u8], key: &SigningKey) -> AttachedSignature {
+    fn forged_bytes(payload: &[u8], key: &SigningKey) -> Evidence {
         use base64::{Engine as _, engine::general_purpose::STANDARD};
-        AttachedSignature::read(payload, &STANDARD.encode(key.sign(payload).unwrap())).unwrap()
+        CosignSignature::read(payload, &STANDARD.encode(key.sign(payload).unwrap())).unwrap().into()
     }
 
     fn payload(digest: &str) -> serde_json::Value {
@@ -237,20 +250,21 @@ mod tests {
         let this = reference("this");
         let digest = this.digest.to_string();
         let elsewhere = reference("that").digest.to_string();
-        let good = AttachedSignature::make(&this, &trusted).unwrap();
-        let by_other = AttachedSignature::make(&this, &other).unwrap();
-        let of_another = AttachedSignature::make(&reference("that"), &trusted).unwrap();
+        let good = made(&this, &trusted);
+        let by_other = made(&this, &other);
+        let of_another = CosignSignature::make(&reference("that"), &trusted).unwrap();
         let mut wrong_type = payload(&digest);
         wrong_type["critical"]["type"] = json!("atomic container signature");
         let mut extra = payload(&digest);
         extra["critical"]["image"]["other"] = json!(1);
         // A payload of the attacker's with a true signature of something else.
         let moved =
-            AttachedSignature::read(&serde_json::to_vec(&payload(&digest)).unwrap(), &of_another.annotation()).unwrap();
+            CosignSignature::read(&serde_json::to_vec(&payload(&digest)).unwrap(), &of_another.annotation()).unwrap();
+        let (moved, of_another) = (Evidence::from(moved), Evidence::from(of_another));
         let twice = format!(
             r#"{{"critical":{{"identity":{{"docker-reference":"a"}},"image":{{"docker-manifest-digest":"{elsewhere}","docker-manifest-digest":"{digest}"}},"type":"cosign container image signature"}},"optional":null}}"#
         );
-        let bad = |signature: &AttachedSignature| vec![signature.clone()];
+        let bad = |signature: &Evidence| vec![signature.clone()];
         for (name, signatures, expected) in [
             ("none", vec![], Err(Verdict::Unsigned)),
             ("by another key", bad(&by_other), Err(Verdict::Untrusted)),
@@ -275,7 +289,7 @@ mod tests {
         let policy = policy(&[&keys[0], &keys[1]]);
         let this = reference("this");
         for key in &keys {
-            let signature = AttachedSignature::make(&this, key).unwrap();
+            let signature = made(&this, key);
             assert_eq!(policy.verify(ArtifactKind::Step, &this, &[signature]).unwrap(), key.public().id());
         }
     }
@@ -286,7 +300,7 @@ mod tests {
         let text = json!({ "definition": { "anyOf": [{ "kind": "publicKey", "name": "team", "key": key.public() }] } });
         let policy = TrustPolicy::read(&text.to_string()).unwrap();
         let this = reference("this");
-        let signature = AttachedSignature::make(&this, &key).unwrap();
+        let signature = made(&this, &key);
         assert!(policy.verify(ArtifactKind::Definition, &this, std::slice::from_ref(&signature)).is_ok());
         let error = policy.verify(ArtifactKind::Step, &this, &[signature]).unwrap_err();
         assert_eq!(

@@ -13,7 +13,9 @@ use crate::{
     key::SigningKey,
     kind::{MANIFEST_LIMIT, MANIFEST_MEDIA_TYPE},
     manifest::{Descriptor, Manifest},
-    signature::{self, AttachedSignature, COUNT_LIMIT, PAYLOAD_LIMIT, PAYLOAD_MEDIA_TYPE, SIGNATURE_ANNOTATION},
+    signature::{
+        self, COUNT_LIMIT, CosignSignature, Evidence, PAYLOAD_LIMIT, PAYLOAD_MEDIA_TYPE, SIGNATURE_ANNOTATION,
+    },
 };
 
 impl RegistryClient {
@@ -25,13 +27,12 @@ impl RegistryClient {
     /// `Unavailable`; `Malformed` when what is there already cannot be read.
     pub async fn sign(&self, reference: &Reference, key: &SigningKey) -> Result<(), SupplyError> {
         let present = self.fetch_signatures(reference).await?;
-        let same = |signature: &AttachedSignature| {
-            signature.is_by(key.public()) && signature.subject().is_ok_and(|digest| digest == reference.digest)
-        };
+        let own = std::slice::from_ref(key.public());
+        let same = |evidence: &Evidence| evidence.statement_by(reference.digest, own, None).is_ok();
         if present.iter().any(same) {
             return Ok(());
         }
-        let signature = AttachedSignature::make(reference, key)?;
+        let signature = CosignSignature::make(reference, key)?;
         self.attach(reference, &signature).await.map_err(|fault| fault.of(reference))
     }
 
@@ -39,7 +40,7 @@ impl RegistryClient {
     ///
     /// # Errors
     /// `Unavailable` when the registry cannot say; `Malformed` when what is there cannot be read.
-    pub async fn fetch_signatures(&self, reference: &Reference) -> Result<Vec<AttachedSignature>, SupplyError> {
+    pub async fn fetch_signatures(&self, reference: &Reference) -> Result<Vec<Evidence>, SupplyError> {
         let fetch = async {
             let Some(manifest) = self.signature_manifest(reference).await? else { return Ok(Vec::new()) };
             let mut signatures = Vec::new();
@@ -48,7 +49,7 @@ impl RegistryClient {
                 if let Some(annotation) = annotation
                     && layer.media_type == PAYLOAD_MEDIA_TYPE
                 {
-                    signatures.push(self.signature(reference, layer, annotation).await?);
+                    signatures.push(self.signature(reference, layer, annotation).await?.into());
                 }
             }
             Ok(signatures)
@@ -61,7 +62,7 @@ impl RegistryClient {
         reference: &Reference,
         layer: &OciDescriptor,
         annotation: &str,
-    ) -> Result<AttachedSignature, Fault> {
+    ) -> Result<CosignSignature, Fault> {
         let unreadable = |reason: String| Fault::from(Defect::Signature(reason));
         let digest = layer.digest.parse::<Digest>().map_err(|error| unreadable(error.to_string()))?;
         let size = u64::try_from(layer.size).ok().filter(|size| *size <= PAYLOAD_LIMIT);
@@ -69,7 +70,7 @@ impl RegistryClient {
         let part = Descriptor { media_type: layer.media_type.clone(), digest, size, title: None };
         let deadline = self.options.document_timeout;
         let payload = self.fetch_part(&reference.repository, "signature", &part, deadline).await?;
-        Ok(AttachedSignature::read(&payload, annotation)?)
+        Ok(CosignSignature::read(&payload, annotation)?)
     }
 
     async fn signature_manifest(&self, reference: &Reference) -> Result<Option<OciImageManifest>, Fault> {
@@ -90,7 +91,7 @@ impl RegistryClient {
         Ok(Some(manifest))
     }
 
-    async fn attach(&self, reference: &Reference, signature: &AttachedSignature) -> Result<(), Fault> {
+    async fn attach(&self, reference: &Reference, signature: &CosignSignature) -> Result<(), Fault> {
         let repository = &reference.repository;
         let payload = Bytes::copy_from_slice(signature.payload());
         let mut layer = self.push_bytes(repository, PAYLOAD_MEDIA_TYPE, payload).await?;

@@ -1,14 +1,18 @@
 //! Signatures as cosign attaches them: a "simple signing" payload that names a manifest's digest, and
 //! a signature over the payload's bytes.
 
+use std::collections::BTreeMap;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fettle_model::{canonical, digest::Digest, reference::Reference};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::{Rejection, Signed, Signer, TrustedRoot};
 use crate::{
     error::{Defect, SupplyError},
     key::{KeyError, PublicKey, SigningKey},
+    mutation::{Protection, off},
 };
 
 /// Media type of the payload layer.
@@ -17,15 +21,13 @@ pub(crate) const PAYLOAD_MEDIA_TYPE: &str = "application/vnd.dev.cosign.simplesi
 pub(crate) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 /// Largest payload, in bytes.
 pub(crate) const PAYLOAD_LIMIT: u64 = 64 << 10;
-/// Most signatures looked at for one artifact.
-pub(crate) const COUNT_LIMIT: usize = 64;
 
 const PAYLOAD_TYPE: &str = "cosign container image signature";
 
-/// One signature, not yet believed.
+/// One payload layer, not yet believed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AttachedSignature {
+pub(crate) struct CosignSignature {
     #[serde(with = "base64_text")]
     payload: Vec<u8>,
     #[serde(with = "base64_text")]
@@ -36,8 +38,7 @@ pub struct AttachedSignature {
 #[serde(deny_unknown_fields)]
 struct Payload {
     critical: Critical,
-    #[expect(dead_code, reason = "must be there, may say anything, and nothing depends on it")]
-    optional: Value,
+    optional: Option<BTreeMap<String, Value>>,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +66,7 @@ struct Image {
     digest: Digest,
 }
 
-impl AttachedSignature {
+impl CosignSignature {
     /// Signs an artifact.
     pub(crate) fn make(reference: &Reference, key: &SigningKey) -> Result<Self, SupplyError> {
         let failed = |source| SupplyError::Signing { artifact: reference.to_string(), source };
@@ -100,23 +101,40 @@ impl AttachedSignature {
         STANDARD.encode(&self.signature)
     }
 
-    /// Whether this is a signature of `key` over the payload, whatever the payload says.
-    #[must_use]
-    pub fn is_by(&self, key: &PublicKey) -> bool {
-        key.verifies(&self.payload, &self.signature)
+    /// See [`super::Evidence::statement_by`].
+    pub(super) fn statement_by(
+        &self,
+        artifact: Digest,
+        keys: &[PublicKey],
+        _root: Option<&TrustedRoot>,
+    ) -> Result<Signed, Rejection> {
+        // The payload is parsed only after a key has vouched for its bytes.
+        let by = |key: &&PublicKey| key.verifies(&self.payload, &self.signature);
+        let key = keys.iter().find(by).ok_or_else(|| Rejection::OtherSigner(String::new()))?;
+        let signer = Signer::Key(key.id());
+        let (subject, annotations) = self.read_payload()?;
+        if subject != artifact && !off(Protection::SubjectIsTheArtifact) {
+            let signer = Box::new(signer);
+            return Err(Rejection::OtherSubject { signer, signed: subject.to_string() });
+        }
+        Ok(Signed { signer, annotations, integrated_time: None })
     }
 
-    /// What the payload says was signed. Means nothing before [`Self::is_by`] holds for a trusted key.
-    pub(crate) fn subject(&self) -> Result<Digest, Defect> {
+    /// What the payload says was signed, and the annotations.
+    fn read_payload(&self) -> Result<(Digest, BTreeMap<String, String>), Rejection> {
         let payload: Payload = serde_json::from_slice(&self.payload)
-            .map_err(|error| Defect::Signature(format!("its payload is no simple-signing payload: {error}")))?;
+            .map_err(|error| Rejection::Unreadable(format!("its payload is no simple-signing payload: {error}")))?;
         if payload.critical.form != PAYLOAD_TYPE {
-            return Err(Defect::Signature(format!(
-                "its payload is a `{}`, not a `{PAYLOAD_TYPE}`",
-                payload.critical.form
-            )));
+            let found = payload.critical.form;
+            return Err(Rejection::Unreadable(format!("its payload is a `{found}`, not a `{PAYLOAD_TYPE}`")));
         }
-        Ok(payload.critical.image.digest)
+        // Other tools put numbers here, too (skopeo the time of day).
+        let text = |(name, value)| match value {
+            Value::String(text) => (name, text),
+            other => (name, other.to_string()),
+        };
+        let annotations = payload.optional.unwrap_or_default().into_iter().map(text).collect();
+        Ok((payload.critical.image.digest, annotations))
     }
 }
 
