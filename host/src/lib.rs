@@ -9,4 +9,5 @@ pub mod capabilities;
 pub mod clock;
 pub mod command;
 pub mod executor;
+pub mod queue;
 pub mod sandbox;

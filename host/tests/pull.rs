@@ -91,6 +91,7 @@ impl World {
             capabilities: configured.prepare(report, &node.attempt()),
             timeout,
             elapsed: Duration::ZERO,
+            spent: fettle_host::sandbox::Spent::default(),
         }
     }
 

@@ -64,11 +64,11 @@ async fn machine_code_and_garbage_are_never_loaded() {
 async fn a_step_that_misbehaves_is_stopped_with_a_sentence() {
     let node = TestNode::with_limits(Limits { cpu: Duration::from_millis(300), memory: 32 << 20, ..Limits::default() });
     for (input, code, words) in [
-        (json!({"mode": "loop"}), "limit.cpu", "computed for 300 ms"),
-        (json!({"mode": "allocate"}), "limit.memory", "more than its 32 MiB"),
+        (json!({"mode": "loop"}), "limit.cpu", "computed for longer than 300 ms"),
+        (json!({"mode": "allocate"}), "limit.memory", "more memory than 32 MiB"),
         (json!({"mode": "panic"}), "step.panicked", "panicked"),
         (json!({"mode": "invalid_json"}), "step.invalid-json", "not JSON"),
-        (json!({"mode": "huge_output", "count": 3_000_000}), "limit.output", "may answer 1048576"),
+        (json!({"mode": "huge_output", "count": 3_000_000}), "limit.output", "answered more than 1 MiB"),
     ] {
         let failure = node.run("testing", ALL, &input).await.unwrap_err();
         assert_eq!((failure.class, failure.code.as_str()), (FailureClass::Permanent, code), "{input}: {failure}");

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     capabilities::report::Report,
-    sandbox::{Call, Observation, bindings::exports::fettle::step::step::Context},
+    sandbox::{Call, Observation, Spent, bindings::exports::fettle::step::step::Context},
 };
 
 /// How a step ended.
@@ -44,6 +44,7 @@ struct Attempt<'a> {
     number: u32,
     input: &'a str,
     began: Instant,
+    spent: Spent,
     recorder: Recorder,
     report: Report,
 }
@@ -54,7 +55,7 @@ impl<'a> Attempt<'a> {
         let step_id = ready.planned.id.clone();
         let recorder = Recorder::start(executor.journal.clone(), task.task_id.clone(), step_id, number);
         let report = Report::new(Arc::new(recorder.clone()), executor.clock.clone());
-        Self { number, input, began: Instant::now(), recorder, report }
+        Self { number, input, began: Instant::now(), spent: Spent::default(), recorder, report }
     }
 
     /// Writes what is left of the log.
@@ -242,7 +243,13 @@ impl Application<'_> {
         };
         let mark = format!("{}/{}/{}/{}", self.executor.host_id, self.task.task_id, planned.id, attempt.number);
         let capabilities = self.ready.capabilities.prepare(attempt.report.clone(), &mark);
-        Call { context, capabilities, timeout: planned.timeout, elapsed: attempt.began.elapsed() }
+        Call {
+            context,
+            capabilities,
+            timeout: planned.timeout,
+            elapsed: attempt.began.elapsed(),
+            spent: attempt.spent.clone(),
+        }
     }
 
     fn check_output(&self, output: &Value) -> Result<(), Failure> {

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use fettle_model::failure::{Failure, FailureClass};
-use wasmtime::{Store, Trap, UpdateDeadline, component::InstancePre};
+use wasmtime::{Store, component::InstancePre};
 
 use super::{
     AttemptState, Step,
     bindings::{Component, exports::fettle::step::step::Context, fettle::step::types},
+    ending::{self, exceeded, permanent},
+    limits::{self, Limit},
+    spent::Spent,
 };
 use crate::capabilities::Prepared;
 
@@ -19,8 +22,17 @@ pub struct Call {
     pub capabilities: Prepared,
     /// The longest that the attempt may take, host calls included.
     pub timeout: Duration,
-    /// What the attempt has taken already, in earlier calls.
+    /// How long the attempt has taken already, in earlier calls.
     pub elapsed: Duration,
+    /// What the attempt has spent already; its calls share one.
+    pub spent: Spent,
+}
+
+/// How far a call may go.
+struct Allowance {
+    timeout: Duration,
+    elapsed: Duration,
+    spent: Spent,
 }
 
 /// What a probe found.
@@ -44,7 +56,8 @@ impl Step {
     /// When the component fails or exceeds a limit.
     pub(super) async fn describe(&self) -> Result<String, Failure> {
         let capabilities = Prepared::default();
-        self.call(capabilities, (DESCRIBE_TIMEOUT, Duration::ZERO), async |component, store| {
+        let allowance = Allowance { timeout: DESCRIBE_TIMEOUT, elapsed: Duration::ZERO, spent: Spent::default() };
+        self.call(capabilities, allowance, async |component, store| {
             component.fettle_step_step().call_describe(store).await.map(Ok)
         })
         .await
@@ -55,9 +68,10 @@ impl Step {
     /// # Errors
     /// The step's own failure, or the limit it exceeded.
     pub async fn probe(&self, call: Call, input: &str) -> Result<Observation, Failure> {
-        let Call { context, capabilities, timeout, elapsed } = call;
+        let Call { context, capabilities, timeout, elapsed, spent } = call;
+        let allowance = Allowance { timeout, elapsed, spent };
         let observed = self
-            .call(capabilities, (timeout, elapsed), async |component, store| {
+            .call(capabilities, allowance, async |component, store| {
                 component.fettle_step_step().call_probe(store, &context, input).await
             })
             .await?;
@@ -73,9 +87,10 @@ impl Step {
     /// # Errors
     /// The step's own failure, or the limit it exceeded.
     pub async fn run(&self, call: Call, input: &str) -> Result<serde_json::Value, Failure> {
-        let Call { context, capabilities, timeout, elapsed } = call;
+        let Call { context, capabilities, timeout, elapsed, spent } = call;
+        let allowance = Allowance { timeout, elapsed, spent };
         let output = self
-            .call(capabilities, (timeout, elapsed), async |component, store| {
+            .call(capabilities, allowance, async |component, store| {
                 component.fettle_step_step().call_run(store, &context, input).await
             })
             .await?;
@@ -87,8 +102,9 @@ impl Step {
     /// # Errors
     /// The step's own failure, or the limit it exceeded.
     pub async fn undo(&self, call: Call, input: &str, output: Option<&str>) -> Result<(), Failure> {
-        let Call { context, capabilities, timeout, elapsed } = call;
-        self.call(capabilities, (timeout, elapsed), async |component, store| {
+        let Call { context, capabilities, timeout, elapsed, spent } = call;
+        let allowance = Allowance { timeout, elapsed, spent };
+        self.call(capabilities, allowance, async |component, store| {
             component.fettle_step_step().call_undo(store, &context, input, output).await
         })
         .await
@@ -97,64 +113,46 @@ impl Step {
     async fn call<T>(
         &self,
         capabilities: Prepared,
-        (timeout, elapsed): (Duration, Duration),
+        allowance: Allowance,
         body: impl AsyncFnOnce(&Component, &mut Store<AttemptState>) -> wasmtime::Result<Result<T, types::Failure>>,
     ) -> Result<T, Failure> {
-        // Waiting for a slot is not the step's time.
-        let permit = self.sandbox.slots.acquire().await;
-        let _permit = permit.map_err(|_| permanent("host.stopped", "the host is shutting down"))?;
-        let mut store = self.store(capabilities);
+        // Waiting for a place is not the step's time.
+        let place = self.sandbox.place(self.allocation).enter().await;
+        let _place = place.map_err(|closed| permanent("host.stopped", closed.to_string()))?;
+        let Allowance { timeout, elapsed, spent } = allowance;
+        let mut store = self.store(capabilities, spent.clone());
         let result = {
             let whole = async {
                 let component = instantiate(&self.instance, &mut store).await?;
                 body(&component, &mut store).await
             };
-            tokio::time::timeout(timeout.saturating_sub(elapsed), whole).await
+            let shared = self.sandbox.processor.share(&spent, whole);
+            tokio::time::timeout(timeout.saturating_sub(elapsed), shared).await
         };
         match result {
-            Err(_) => Err(permanent(
-                "limit.wall-clock",
-                format!(
-                    "the step was stopped after {}: its timeout; raise `timeout` in the definition if it needs longer",
-                    humantime(timeout)
-                ),
-            )),
-            Ok(Err(error)) => Err(explain(&error, store.data())),
+            Err(_) => Err(exceeded(Limit::WallClock, &limits::duration(timeout))),
+            Ok(Err(error)) => Err(ending::explain(&error, store.data())),
             Ok(Ok(Err(failure))) => Err(from_step(failure)),
             Ok(Ok(Ok(value))) => Ok(value),
         }
     }
 
-    fn store(&self, capabilities: Prepared) -> Store<AttemptState> {
-        let state = AttemptState::new(capabilities, self.sandbox.limits.clone());
-        let host_call = self.sandbox.limits.host_call;
-        let mut store = Store::new(self.sandbox.engine.engine(), state);
+    fn store(&self, capabilities: Prepared, spent: Spent) -> Store<AttemptState> {
+        let limits = &self.sandbox.limits;
+        let state = AttemptState::new(capabilities, limits, spent);
+        let mut store = Store::new(self.instance.engine(), state);
         store.limiter(|state| &mut state.meter);
-        store.set_hostcall_fuel(host_call);
+        store.set_hostcall_fuel(limits.host_call);
+        store.set_max_component_handles(limits.handles);
         store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(|mut context| {
-            let state = context.data_mut();
-            match state.ticks_left.checked_sub(1) {
-                Some(left) => {
-                    state.ticks_left = left;
-                    Ok(UpdateDeadline::Yield(1))
-                }
-                None => {
-                    state.meter.exceeded = Some("processor time");
-                    Ok(UpdateDeadline::Interrupt)
-                }
-            }
-        });
+        store.epoch_deadline_callback(|mut context| context.data_mut().tick());
         store
     }
 
     fn json(&self, text: &str) -> Result<serde_json::Value, Failure> {
-        let limit = self.sandbox.limits.output;
-        if text.len() > limit {
-            return Err(permanent(
-                "limit.output",
-                format!("the step answered {} bytes and may answer {limit}; return less, or write a file", text.len()),
-            ));
+        let limits = &self.sandbox.limits;
+        if text.len() > limits.output {
+            return Err(exceeded(Limit::Output, &Limit::Output.amount(limits)));
         }
         serde_json::from_str(text).map_err(|error| {
             permanent(
@@ -173,47 +171,6 @@ async fn instantiate(
     Component::new(store, &instance)
 }
 
-fn permanent(code: &str, message: impl Into<String>) -> Failure {
-    Failure::new(FailureClass::Permanent, code, message)
-}
-
-fn humantime(duration: Duration) -> String {
-    if duration.as_secs() > 0 { format!("{} s", duration.as_secs()) } else { format!("{} ms", duration.as_millis()) }
-}
-
-/// Why a component stopped without answering.
-fn explain(error: &wasmtime::Error, state: &AttemptState) -> Failure {
-    let limits = state.meter.limits();
-    match state.meter.exceeded {
-        Some("processor time") => {
-            return permanent(
-                "limit.cpu",
-                format!(
-                    "the step computed for {} without ending and was stopped; its limit is processor time",
-                    humantime(limits.cpu)
-                ),
-            );
-        }
-        Some("memory") => {
-            return permanent(
-                "limit.memory",
-                format!("the step wanted more than its {} MiB of memory and was stopped", limits.memory >> 20),
-            );
-        }
-        Some(what) => {
-            return permanent("limit.tables", format!("the step exceeded its limit of {what} and was stopped"));
-        }
-        None => {}
-    }
-    match error.downcast_ref::<Trap>() {
-        Some(Trap::UnreachableCodeReached) => {
-            permanent("step.panicked", format!("the step panicked: {}", cut(state.standard_error(), 1 << 10)))
-        }
-        Some(trap) => permanent("step.trapped", format!("the step was stopped: {trap}")),
-        None => permanent("step.trapped", format!("the step was stopped: {error:#}")),
-    }
-}
-
 /// A failure that the step itself tells, cut to the contract's sizes.
 fn from_step(failure: types::Failure) -> Failure {
     let class = match failure.class {
@@ -227,7 +184,7 @@ fn from_step(failure: types::Failure) -> Failure {
     Failure::new(class, cut(failure.code, 64), cut(failure.message, 4 << 10))
 }
 
-fn cut(mut text: String, limit: usize) -> String {
+pub(super) fn cut(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);

@@ -19,7 +19,7 @@ use wasmtime_wasi::{
     random::WasiRandom,
 };
 
-use super::state::AttemptState;
+use super::{limits::Limits, state::AttemptState};
 
 /// Interfaces (without version) that a component may import and that reach nothing.
 pub const INTERFACES: [&str; 19] = [
@@ -69,7 +69,7 @@ pub(super) fn link(linker: &mut Linker<AttemptState>) -> wasmtime::Result<()> {
 }
 
 /// A context in which they reach nothing but a small buffer for standard error.
-pub(super) fn context(stderr: MemoryOutputPipe) -> WasiCtx {
+pub(super) fn context(stderr: MemoryOutputPipe, limits: &Limits) -> WasiCtx {
     WasiCtx::builder()
         .stderr(stderr)
         .allow_tcp(false)
@@ -78,6 +78,7 @@ pub(super) fn context(stderr: MemoryOutputPipe) -> WasiCtx {
         .monotonic_clock(Still)
         .insecure_random_seed(0)
         .secure_random(Deterministic::new(vec![0]))
+        .max_random_size(limits.host_call as u64)
         .build()
 }
 

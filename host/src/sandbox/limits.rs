@@ -1,11 +1,17 @@
-//! What one attempt may use. Every limit has a default, and each is enforced.
+//! What one attempt may use. Every limit is a number here, has a default, and is enforced.
+//!
+//! `docs/reference/limits.md` is written from [`Limit`]; so is the failure of whoever reaches one.
 
 use std::time::Duration;
 
-use wasmtime::ResourceLimiter;
-
-/// Largest single linear memory the engine is laid out for, in bytes.
+/// Largest single linear memory the engines are laid out for, in bytes.
 pub const MAXIMUM_MEMORY: usize = 1 << 30;
+
+/// Largest single table the engines are laid out for.
+pub const MAXIMUM_TABLE_ELEMENTS: usize = 1 << 20;
+
+/// Bytes of a component's call stack. Part of the engines' layout.
+pub const STACK: usize = 1 << 20;
 
 /// Limits of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,95 +22,164 @@ pub struct Limits {
     pub memories: u32,
     /// Tables.
     pub tables: u32,
-    /// Elements of one table.
+    /// Elements of all tables together.
     pub table_elements: usize,
     /// Core instances.
     pub instances: u32,
-    /// Time spent computing; waiting for the host does not count.
+    /// Handles of resources, both in the component's tables and in the host's.
+    pub handles: usize,
+    /// Time spent computing, of all calls of the attempt; waiting for the host does not count.
     pub cpu: Duration,
     /// Bytes of JSON that a call may answer.
     pub output: usize,
-    /// Bytes that one host call may copy out of the component.
+    /// Bytes that one host call may carry in either direction.
     pub host_call: usize,
+    /// Bytes that all host calls of the attempt may carry, both directions together.
+    pub host_bytes: u64,
+    /// Host calls of the attempt.
+    pub host_calls: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             memory: 256 << 20,
-            memories: 4,
-            tables: 8,
-            table_elements: 20_000,
-            instances: 16,
+            memories: 16,
+            tables: 128,
+            table_elements: 200_000,
+            instances: 128,
+            handles: 1_000,
             cpu: Duration::from_secs(60),
             output: 1 << 20,
-            host_call: 4 << 20,
+            host_call: 8 << 20,
+            host_bytes: 256 << 20,
+            host_calls: 100_000,
         }
     }
 }
 
-/// Counts all memories of a store together; a store's own limiter counts each alone.
-#[derive(Debug)]
-pub(crate) struct Meter {
-    limits: Limits,
-    memory: usize,
-    /// Set when a limit stopped the component, so that the trap can be explained.
-    pub(crate) exceeded: Option<&'static str>,
+/// A limit whose end ends the attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Bytes of memory.
+    Memory,
+    /// Number of memories.
+    Memories,
+    /// Number of tables.
+    Tables,
+    /// Elements of tables.
+    TableElements,
+    /// Core instances.
+    Instances,
+    /// Call stack.
+    Stack,
+    /// Resource handles.
+    Handles,
+    /// Processor time.
+    Cpu,
+    /// The step's timeout.
+    WallClock,
+    /// Bytes of one host call.
+    HostCall,
+    /// Bytes of all host calls.
+    HostBytes,
+    /// Number of host calls.
+    HostCalls,
+    /// Bytes of the answer.
+    Output,
 }
 
-impl Meter {
-    pub(crate) const fn new(limits: Limits) -> Self {
-        Self { limits, memory: 0, exceeded: None }
-    }
+impl Limit {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Memory,
+        Self::Memories,
+        Self::Tables,
+        Self::TableElements,
+        Self::Instances,
+        Self::Stack,
+        Self::Handles,
+        Self::Cpu,
+        Self::WallClock,
+        Self::HostCall,
+        Self::HostBytes,
+        Self::HostCalls,
+        Self::Output,
+    ];
 
-    pub(crate) const fn limits(&self) -> &Limits {
-        &self.limits
-    }
-}
-
-impl ResourceLimiter for Meter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        let total = self.memory.saturating_sub(current).saturating_add(desired);
-        if total > self.limits.memory {
-            self.exceeded = Some("memory");
-            // A failed growth is an answer a component may ignore for ever; ending the attempt is clear.
-            return Err(wasmtime::Error::msg("the attempt's memory limit is reached"));
+    /// The failure's code.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Memory => "limit.memory",
+            Self::Memories => "limit.memories",
+            Self::Tables => "limit.tables",
+            Self::TableElements => "limit.table-elements",
+            Self::Instances => "limit.instances",
+            Self::Stack => "limit.stack",
+            Self::Handles => "limit.handles",
+            Self::Cpu => "limit.cpu",
+            Self::WallClock => "limit.wall-clock",
+            Self::HostCall => "limit.host-call-bytes",
+            Self::HostBytes => "limit.host-bytes",
+            Self::HostCalls => "limit.host-calls",
+            Self::Output => "limit.output",
         }
-        self.memory = total;
-        Ok(true)
     }
 
-    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        if desired > self.limits.table_elements {
-            self.exceeded = Some("table elements");
-            return Err(wasmtime::Error::msg("the attempt's table limit is reached"));
+    /// How much `limits` allow, in words.
+    #[must_use]
+    pub fn amount(self, limits: &Limits) -> String {
+        match self {
+            Self::Memory => bytes(limits.memory as u64),
+            Self::Memories => format!("{} memories", limits.memories),
+            Self::Tables => format!("{} tables", limits.tables),
+            Self::TableElements => format!("{} elements", limits.table_elements),
+            Self::Instances => format!("{} core instances", limits.instances),
+            Self::Stack => bytes(STACK as u64),
+            Self::Handles => format!("{} handles", limits.handles),
+            Self::Cpu => duration(limits.cpu),
+            Self::WallClock => "the step's `timeout`".to_owned(),
+            Self::HostCall => bytes(limits.host_call as u64),
+            Self::HostBytes => bytes(limits.host_bytes),
+            Self::HostCalls => format!("{} calls", limits.host_calls),
+            Self::Output => bytes(limits.output as u64),
         }
-        Ok(true)
     }
 
-    fn instances(&self) -> usize {
-        self.limits.instances as usize
-    }
-
-    fn tables(&self) -> usize {
-        self.limits.tables as usize
-    }
-
-    fn memories(&self) -> usize {
-        self.limits.memories as usize
+    /// What to do about it.
+    #[must_use]
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::Memory => "keep less in memory at once, or let `transfer` and `files` move bulk data",
+            Self::Memories | Self::Tables | Self::Instances => "link fewer modules into the component",
+            Self::TableElements => "link fewer functions into the component",
+            Self::Stack => "recurse less deeply",
+            Self::Handles => "drop streams and pollables that are no longer needed",
+            Self::Cpu => "leave heavy work to a command profile, or split the step",
+            Self::WallClock => "raise `timeout` in the definition if it needs longer",
+            Self::HostCall => "pass less at once",
+            Self::HostBytes => "let `transfer` and `files` move bulk data",
+            Self::HostCalls => "ask for more at once instead of more often",
+            Self::Output => "return less, or write a file",
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Bytes in the largest unit that needs no fraction.
+pub(crate) fn bytes(count: u64) -> String {
+    match count {
+        count if count >= 1 << 20 && count.is_multiple_of(1 << 20) => format!("{} MiB", count >> 20),
+        count if count >= 1 << 10 && count.is_multiple_of(1 << 10) => format!("{} KiB", count >> 10),
+        count => format!("{count} bytes"),
+    }
+}
 
-    #[test]
-    fn memories_are_counted_together() {
-        let mut meter = Meter::new(Limits { memory: 100, ..Limits::default() });
-        assert!(meter.memory_growing(0, 60, None).is_ok());
-        assert!(meter.memory_growing(0, 40, None).is_ok());
-        assert!(meter.memory_growing(60, 61, None).is_err());
-        assert_eq!(meter.exceeded, Some("memory"));
+/// A duration in the largest unit that needs no fraction.
+pub(crate) fn duration(duration: Duration) -> String {
+    if duration.subsec_millis() == 0 && duration.as_secs() > 0 {
+        format!("{} s", duration.as_secs())
+    } else {
+        format!("{} ms", duration.as_millis())
     }
 }

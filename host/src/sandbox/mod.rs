@@ -2,11 +2,15 @@
 
 mod attempt;
 pub mod bindings;
+mod ending;
 pub mod engine;
 pub(crate) mod gate;
 pub mod imports;
 mod inert;
 pub mod limits;
+mod meter;
+mod processor;
+mod spent;
 mod state;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -17,27 +21,34 @@ use fettle_model::{
     grant::{Capability, Grants},
 };
 use quick_cache::sync::Cache;
-use tokio::sync::Semaphore;
 use wasmtime::{
     Engine, Precompiled,
     component::{Component, InstancePre, Linker},
 };
 
+use self::processor::Processor;
 pub use self::{
     attempt::{Call, Observation},
     engine::{Allocation, TickingEngine},
     imports::Imports,
     inert::INTERFACES as INERT_INTERFACES,
-    limits::Limits,
+    limits::{Limit, Limits},
+    spent::Spent,
     state::AttemptState,
 };
-use crate::capabilities;
+use crate::{
+    capabilities,
+    queue::{Pressure, Queue},
+};
 
 /// Most bytes of a descriptor (wit/step.wit).
 const DESCRIPTOR_LIMIT: usize = 256 << 10;
 
 /// Compiled components kept in memory.
 const COMPILED_COMPONENTS: usize = 64;
+
+/// Of the slots of the pool, one in so many is for components that run beside it: they are the large ones.
+const ON_DEMAND_PART: usize = 4;
 
 /// Why a component cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +77,9 @@ pub struct Sandbox {
     engine: TickingEngine,
     limits: Limits,
     /// Instances at once: a full pool means waiting, never an error.
-    slots: Arc<Semaphore>,
+    pooled: Queue,
+    on_demand: Queue,
+    processor: Processor,
     compiled: Arc<Cache<Digest, Arc<Compiled>>>,
 }
 
@@ -74,6 +87,7 @@ pub struct Sandbox {
 pub struct Compiled {
     digest: Digest,
     component: Component,
+    allocation: Allocation,
     imports: Imports,
     linked: Cache<Vec<Capability>, InstancePre<AttemptState>>,
 }
@@ -83,6 +97,7 @@ pub struct Compiled {
 pub struct Step {
     sandbox: Sandbox,
     instance: InstancePre<AttemptState>,
+    allocation: Allocation,
     /// The component.
     pub digest: Digest,
 }
@@ -93,9 +108,31 @@ impl Sandbox {
     /// # Errors
     /// When components cannot be run on this machine at all.
     pub fn new(slots: u32, limits: Limits) -> wasmtime::Result<Self> {
+        Self::with_pressure(slots, limits, &Pressure::default())
+    }
+
+    /// The same; who waits is felt in `pressure`.
+    ///
+    /// # Errors
+    /// When components cannot be run on this machine at all.
+    pub fn with_pressure(slots: u32, limits: Limits, pressure: &Pressure) -> wasmtime::Result<Self> {
         let engine = TickingEngine::new(slots)?;
-        let compiled = Arc::new(Cache::new(COMPILED_COMPONENTS));
-        Ok(Self { engine, limits, slots: Arc::new(Semaphore::new(slots as usize)), compiled })
+        let slots = slots as usize;
+        Ok(Self {
+            engine,
+            limits,
+            pooled: Queue::new(slots, pressure),
+            on_demand: Queue::new(slots / ON_DEMAND_PART, pressure),
+            processor: Processor::new(),
+            compiled: Arc::new(Cache::new(COMPILED_COMPONENTS)),
+        })
+    }
+
+    const fn place(&self, allocation: Allocation) -> &Queue {
+        match allocation {
+            Allocation::Pooled => &self.pooled,
+            Allocation::OnDemand => &self.on_demand,
+        }
     }
 
     /// The engine, for measuring against.
@@ -111,7 +148,7 @@ impl Sandbox {
     pub async fn compile(&self, content: bytes::Bytes) -> Result<Arc<Compiled>, LoadError> {
         let digest = Digest::of(&content);
         let compile = async {
-            let engine = self.engine.engine().clone();
+            let engine = self.engine.clone();
             let joined = tokio::task::spawn_blocking(move || compile(&engine, digest, &content)).await;
             let compiled = joined.map_err(|error| LoadError::NotAComponent { digest, reason: error.to_string() })??;
             Ok(Arc::new(compiled))
@@ -131,13 +168,13 @@ impl Sandbox {
         let instance = match compiled.linked.get(&key) {
             Some(instance) => instance,
             None => {
-                let instance = link(self.engine.engine(), &compiled.component, &granted)
+                let instance = link(&compiled.component, &granted)
                     .map_err(|error| LoadError::Refused { digest, reason: format!("{error:#}") })?;
                 compiled.linked.insert(key, instance.clone());
                 instance
             }
         };
-        Ok(Step { sandbox: self.clone(), instance, digest })
+        Ok(Step { sandbox: self.clone(), instance, allocation: compiled.allocation, digest })
     }
 
     /// Asks a component what it is. It gets no capability while it answers.
@@ -150,9 +187,10 @@ impl Sandbox {
             return Err(refused(format!("it imports `{name}`, which no grant can give a step")));
         }
         // Everything it imports is linked, and every capability behind it denies.
-        let instance = link(self.engine.engine(), &compiled.component, &compiled.imports.capabilities)
-            .map_err(|error| refused(format!("{error:#}")))?;
-        let step = Step { sandbox: self.clone(), instance, digest: compiled.digest };
+        let instance =
+            link(&compiled.component, &compiled.imports.capabilities).map_err(|error| refused(format!("{error:#}")))?;
+        let allocation = compiled.allocation;
+        let step = Step { sandbox: self.clone(), instance, allocation, digest: compiled.digest };
         let text = step.describe().await.map_err(|failure| refused(failure.to_string()))?;
         if text.len() > DESCRIPTOR_LIMIT {
             return Err(refused(format!("its descriptor has {} bytes and may have {DESCRIPTOR_LIMIT}", text.len())));
@@ -168,6 +206,12 @@ impl Compiled {
         &self.imports
     }
 
+    /// Where its instances come from.
+    #[must_use]
+    pub const fn allocation(&self) -> Allocation {
+        self.allocation
+    }
+
     /// The component, for measuring against.
     #[must_use]
     pub const fn component(&self) -> &Component {
@@ -175,7 +219,7 @@ impl Compiled {
     }
 }
 
-fn compile(engine: &Engine, digest: Digest, content: &[u8]) -> Result<Compiled, LoadError> {
+fn compile(engine: &TickingEngine, digest: Digest, content: &[u8]) -> Result<Compiled, LoadError> {
     let wrong = |reason: String| LoadError::NotAComponent { digest, reason };
     match Engine::detect_precompiled(content) {
         None => {}
@@ -183,18 +227,22 @@ fn compile(engine: &Engine, digest: Digest, content: &[u8]) -> Result<Compiled, 
             return Err(wrong("it is compiled machine code; publish the WebAssembly component itself".to_owned()));
         }
     }
-    let component = Component::from_binary(engine, content)
+    let code = engine
+        .precompile(content)
         .map_err(|error| wrong(format!("{error:#}; build it with `cargo build --target wasm32-wasip2`")))?;
-    let imports = Imports::of(&component, engine);
-    Ok(Compiled { digest, component, imports, linked: Cache::new(16) })
+    let (component, allocation) = load(engine, &code).map_err(|error| wrong(format!("{error:#}")))?;
+    let imports = Imports::of(&component, component.engine());
+    Ok(Compiled { digest, component, allocation, imports, linked: Cache::new(16) })
 }
 
-fn link(
-    engine: &Engine,
-    component: &Component,
-    granted: &BTreeSet<Capability>,
-) -> wasmtime::Result<InstancePre<AttemptState>> {
-    let mut linker = Linker::new(engine);
+#[expect(unsafe_code, reason = "the machine code was made a line before, in this process")]
+fn load(engine: &TickingEngine, code: &[u8]) -> wasmtime::Result<(Component, Allocation)> {
+    // SAFETY: `compile` passes what `precompile` answered.
+    unsafe { engine.load(code) }
+}
+
+fn link(component: &Component, granted: &BTreeSet<Capability>) -> wasmtime::Result<InstancePre<AttemptState>> {
+    let mut linker = Linker::new(component.engine());
     inert::link(&mut linker)?;
     capabilities::link(&mut linker, granted)?;
     linker.instantiate_pre(component)

@@ -1,11 +1,13 @@
 //! What belongs to one attempt while its component runs. A fresh one for each call.
 
-use wasmtime::component::ResourceTable;
+use wasmtime::{UpdateDeadline, component::ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView, p2::pipe::MemoryOutputPipe};
 
 use super::{
     inert,
-    limits::{Limits, Meter},
+    limits::{Limit, Limits},
+    meter::Meter,
+    spent::Spent,
 };
 use crate::capabilities::Prepared;
 
@@ -13,7 +15,6 @@ use crate::capabilities::Prepared;
 pub struct AttemptState {
     pub(crate) capabilities: Prepared,
     pub(crate) meter: Meter,
-    pub(super) ticks_left: u64,
     wasi: WasiCtx,
     stderr: MemoryOutputPipe,
     table: ResourceTable,
@@ -23,19 +24,26 @@ pub struct AttemptState {
 const STDERR_LIMIT: usize = 4 << 10;
 
 impl AttemptState {
-    pub(super) fn new(capabilities: Prepared, limits: Limits) -> Self {
-        let ticks = limits.cpu.as_millis() / super::engine::TICK.as_millis();
+    pub(super) fn new(capabilities: Prepared, limits: &Limits, spent: Spent) -> Self {
         let mut table = ResourceTable::new();
-        table.set_max_capacity(1_000);
+        table.set_max_capacity(limits.handles);
         let stderr = MemoryOutputPipe::new(STDERR_LIMIT);
         Self {
             capabilities,
-            meter: Meter::new(limits),
-            ticks_left: u64::try_from(ticks).unwrap_or(u64::MAX),
-            wasi: inert::context(stderr.clone()),
+            meter: Meter::new(limits.clone(), spent),
+            wasi: inert::context(stderr.clone(), limits),
             stderr,
             table,
         }
+    }
+
+    /// The engine's tick: whether the component may go on computing.
+    pub(super) fn tick(&mut self) -> wasmtime::Result<UpdateDeadline> {
+        if self.meter.spent.computing() > self.meter.limits().cpu {
+            return Err(self.meter.exceed(Limit::Cpu));
+        }
+        self.meter.spent.interrupt();
+        Ok(UpdateDeadline::Yield(1))
     }
 
     /// What the component wrote to its standard error, in one line.

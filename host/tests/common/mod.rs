@@ -10,7 +10,7 @@ use std::{
 use fettle_host::{
     capabilities::{Configured, Node, exec, facts, files, gpu, report, transfer},
     clock::Clock,
-    sandbox::{Call, Limits, Observation, Sandbox, Step, bindings::exports::fettle::step::step::Context},
+    sandbox::{Call, Limits, Observation, Sandbox, Spent, Step, bindings::exports::fettle::step::step::Context},
 };
 use fettle_model::{failure::Failure, grant::Grants, policy::PolicyBundle, task::LogLine};
 use fettle_supply::{RegistryClient, RegistryOptions};
@@ -114,6 +114,7 @@ impl TestNode {
             capabilities: capabilities.prepare(report, &self.attempt()),
             timeout,
             elapsed: Duration::ZERO,
+            spent: Spent::default(),
         }
     }
 
