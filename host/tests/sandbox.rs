@@ -88,13 +88,13 @@ async fn a_probe_that_never_ends_is_stopped_by_its_timeout() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_that_logs_without_end_is_cut_and_the_cut_is_marked() {
-    let node = TestNode::with_limits(Limits { cpu: Duration::from_millis(500), ..Limits::default() });
+    let node = TestNode::with_limits(Limits { host_calls: 20_000, ..Limits::default() });
     let grants: Grants = fettle_model::document::read(ALL).unwrap();
     let step = node.link("testing", &grants).await;
     let heard = Arc::new(Heard::default());
     let failure =
         step.run(node.call(&grants, &heard, Duration::from_secs(20)), r#"{"mode": "log"}"#).await.unwrap_err();
-    assert_eq!(failure.code, "limit.cpu");
+    assert_eq!(failure.code, "limit.host-calls");
     let lines = heard.lines.lock().unwrap();
     assert!(lines.len() < 2_000, "{} lines were kept", lines.len());
     assert!(lines.iter().any(|line| line.text.contains("is dropped")));

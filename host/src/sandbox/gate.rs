@@ -4,7 +4,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::state::AttemptState;
+use super::{size, state::AttemptState};
 
 /// A function of a capability, as the contract names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +41,15 @@ impl<T: Serialize + DeserializeOwned, E: CapabilityError> Answer for Result<T, E
 
 impl AttemptState {
     /// Before a call. An error here ends the attempt.
-    pub(crate) fn begin(&mut self, function: Function, _arguments: &impl Serialize) -> wasmtime::Result<()> {
+    pub(crate) fn begin(&mut self, function: Function, arguments: &impl Serialize) -> wasmtime::Result<()> {
+        self.meter.call(size::of(arguments))?;
         tracing::trace!(capability = function.capability, function = function.name, "capability call");
         Ok(())
     }
 
     /// After a call. An error here ends the attempt.
     pub(crate) fn end<A: Answer>(&mut self, function: Function, answer: A) -> wasmtime::Result<A> {
+        self.meter.carry(size::of(&answer))?;
         if answer.is_denied() {
             tracing::warn!(capability = function.capability, function = function.name, "a step was denied");
         }

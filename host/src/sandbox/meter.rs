@@ -27,6 +27,25 @@ impl Meter {
         &self.limits
     }
 
+    /// Counts a host call with arguments of so many bytes.
+    pub(crate) fn call(&mut self, bytes: u64) -> wasmtime::Result<()> {
+        if self.spent.call() > self.limits.host_calls {
+            return Err(self.exceed(Limit::HostCalls));
+        }
+        self.carry(bytes)
+    }
+
+    /// Counts what a host call carries in one direction.
+    pub(crate) fn carry(&mut self, bytes: u64) -> wasmtime::Result<()> {
+        if bytes > self.limits.host_call as u64 {
+            return Err(self.exceed(Limit::HostCall));
+        }
+        if self.spent.carry(bytes) > self.limits.host_bytes {
+            return Err(self.exceed(Limit::HostBytes));
+        }
+        Ok(())
+    }
+
     /// Stops the component: a refused growth is an answer it could ignore for ever.
     pub(crate) fn exceed(&mut self, limit: Limit) -> wasmtime::Error {
         self.exceeded = Some(limit);
@@ -81,6 +100,18 @@ mod tests {
         assert!(meter.memory_growing(0, 40, None).is_ok());
         assert!(meter.memory_growing(60, 61, None).is_err());
         assert_eq!(meter.exceeded, Some(Limit::Memory));
+    }
+
+    #[test]
+    fn host_calls_are_counted_one_by_one_and_together() {
+        let mut meter = meter(Limits { host_call: 60, host_bytes: 100, host_calls: 3, ..Limits::default() });
+        assert!(meter.call(60).is_ok() && meter.carry(40).is_ok());
+        assert!(meter.carry(1).is_err());
+        assert_eq!(meter.exceeded, Some(Limit::HostBytes));
+        assert!(meter.carry(61).is_err());
+        assert_eq!(meter.exceeded, Some(Limit::HostCall));
+        assert!(meter.call(0).is_err() && meter.call(0).is_err() && meter.call(0).is_err());
+        assert_eq!(meter.exceeded, Some(Limit::HostCalls));
     }
 
     #[test]

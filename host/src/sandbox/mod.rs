@@ -10,6 +10,7 @@ mod inert;
 pub mod limits;
 mod meter;
 mod processor;
+mod size;
 mod spent;
 mod state;
 
