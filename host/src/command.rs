@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, Settings, journal_path},
-    capabilities::{Node, exec, facts, files, gpu, transfer},
+    capabilities::{Node, Queues, exec, facts, files, gpu, transfer},
     clock::Clock,
     executor::{Executor, Shelf, journal::Journal},
+    queue::Pressure,
     sandbox::{Limits, Sandbox},
 };
 
@@ -177,7 +178,8 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
     if killed > 0 {
         tracing::warn!(killed, "processes that an earlier run left behind were killed");
     }
-    let spawner = exec::Spawner::start().context("no thread to start programs from")?;
+    let pressure = Pressure::default();
+    let spawner = exec::Spawner::start(&pressure).context("no thread to start programs from")?;
     let files_directory = data.join("files");
     std::fs::create_dir_all(&files_directory)
         .with_context(|| format!("{} cannot be made", files_directory.display()))?;
@@ -185,15 +187,16 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
     let mut gpu = gpu::Probe::new(program, nvml_library(settings)?, spawner.clone());
     gpu.environment = settings.nvml_environment.iter().cloned().collect();
     let node = Node {
+        queues: Queues::new(&pressure),
         gpu,
         spawner,
         files_directory,
         transfers: transfer::Transfers { registry: registry.clone(), unfinished: transfer::Unfinished::default() },
-        facts: facts::Source { kernel_log: settings.kernel_log.clone() },
+        facts: facts::Source { kernel_log: settings.kernel_log.clone(), ..facts::Source::default() },
         digests: files::DigestCache::default(),
     };
     let calls = settings.slots.saturating_mul(u32::try_from(settings.concurrency).unwrap_or(u32::MAX)).clamp(1, 64);
-    let sandbox = Sandbox::new(calls, Limits::default())?;
+    let sandbox = Sandbox::with_pressure(calls, Limits::default(), &pressure)?;
     Ok(Executor {
         shelf: Shelf::new(Supplier::new(store, registry, trust), sandbox.clone()),
         sandbox,
@@ -202,6 +205,7 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         clock: Clock::system(),
         concurrency: settings.concurrency.max(1),
         host_id: host_id.into(),
+        pressure,
         lock: Arc::new(lock),
     })
 }

@@ -5,6 +5,7 @@
 //! -> [`sandbox`] (wasmtime) -> [`capabilities`] (the node).
 
 pub mod agent;
+pub mod blocking;
 pub mod capabilities;
 pub mod clock;
 pub mod command;

@@ -7,7 +7,10 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::TestNode;
-use fettle_host::capabilities::exec::{Program, Spawner, Termination, leftovers};
+use fettle_host::{
+    capabilities::exec::{Program, Spawner, Termination, leftovers},
+    queue::Pressure,
+};
 use fettle_model::failure::FailureClass;
 use serde_json::{Value, json};
 
@@ -126,7 +129,7 @@ const FORKS: [&str; 2] = ["-c", "trap '' TERM; setsid sleep 1000 & sleep 1000 & 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_forks_and_ignores_sigterm_leaves_nothing_behind() {
-    let spawner = Spawner::start().unwrap();
+    let spawner = Spawner::start(&Pressure::default()).unwrap();
     let begin = Instant::now();
     // The host's own spawner is driven here; no profile could name a shell.
     let finished = spawner.run(program("/bin/sh", &FORKS, "forks-1", Duration::from_millis(500))).await.unwrap();
@@ -137,7 +140,7 @@ async fn a_program_that_forks_and_ignores_sigterm_leaves_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropping_a_run_kills_everything_it_started() {
-    let spawner = Spawner::start().unwrap();
+    let spawner = Spawner::start(&Pressure::default()).unwrap();
     let run = spawner.run(program("/bin/sh", &FORKS, "forks-2", Duration::from_secs(100)));
     assert!(tokio::time::timeout(Duration::from_millis(500), run).await.is_err());
     for _ in 0..100 {
@@ -151,7 +154,7 @@ async fn dropping_a_run_kills_everything_it_started() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_cannot_gain_privileges_and_inherits_no_descriptor() {
-    let spawner = Spawner::start().unwrap();
+    let spawner = Spawner::start(&Pressure::default()).unwrap();
     // A descriptor that somebody opened without close-on-exec.
     let file = std::fs::File::open("/dev/null").unwrap();
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();

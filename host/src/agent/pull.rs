@@ -43,7 +43,9 @@ async fn hold(
     ended.mark_unchanged();
     // Not inside the message: the lock would be held until the message is made, which takes it again.
     let held_task_ids = agent.workers().keys().cloned().collect();
-    let hello = PullHello { node_id: node_id.to_string(), held_task_ids, free_slots: agent.free_slots() };
+    let mut pressure = agent.executor.pressure.subscribe();
+    let mut announced = agent.free_slots();
+    let hello = PullHello { node_id: node_id.to_string(), held_task_ids, free_slots: announced };
     send(&requests, pull_request::Request::Hello(hello)).await?;
     let mut incoming = agent.client.clone().pull(ReceiverStream::new(outgoing)).await?.into_inner();
     *waits = backoff();
@@ -54,10 +56,20 @@ async fn hold(
                 Some(PullResponse { response: None }) => {}
                 None => return Ok(()),
             },
-            _ = ended.changed() => send(&requests, pull_request::Request::Free(PullFree { free_slots: agent.free_slots() })).await?,
+            _ = ended.changed() => announced = announce(agent, &requests, None).await?,
+            _ = pressure.changed() => announced = announce(agent, &requests, Some(announced)).await?,
             Some(_) = tasks.join_next() => {}
         }
     }
+}
+
+/// Says how many slots are free; says nothing when the plane was told the same.
+async fn announce(agent: &Agent, requests: &mpsc::Sender<PullRequest>, told: Option<u32>) -> Result<u32, Status> {
+    let free_slots = agent.free_slots();
+    if told != Some(free_slots) {
+        send(requests, pull_request::Request::Free(PullFree { free_slots })).await?;
+    }
+    Ok(free_slots)
 }
 
 async fn send(requests: &mpsc::Sender<PullRequest>, request: pull_request::Request) -> Result<(), Status> {
@@ -116,7 +128,12 @@ async fn take_lease(
 }
 
 impl Agent {
+    /// Tasks that this node could take now.
     fn free_slots(&self) -> u32 {
+        // Whoever waits for a place would wait longer beside another task, which another node may have room for.
+        if self.executor.pressure.is_felt() {
+            return 0;
+        }
         let busy = u32::try_from(self.workers().len()).unwrap_or(u32::MAX);
         self.settings.slots.saturating_sub(busy)
     }

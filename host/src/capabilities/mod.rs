@@ -23,11 +23,17 @@ use fettle_model::{
 };
 use wasmtime::component::{HasSelf, Linker};
 
-use crate::sandbox::{AttemptState, bindings::fettle as wit};
+use crate::{
+    blocking::Blocking,
+    queue::{Pressure, Queue},
+    sandbox::{AttemptState, bindings::fettle as wit},
+};
 
 /// What a node has to give, whatever a task grants.
 #[derive(Clone)]
 pub struct Node {
+    /// What there is only so much of.
+    pub queues: Queues,
     /// Programs are started here.
     pub spawner: exec::Spawner,
     /// Where relative roots are.
@@ -40,6 +46,36 @@ pub struct Node {
     pub gpu: gpu::Probe,
     /// Digests of files that were hashed, while they stay as they are.
     pub digests: files::DigestCache,
+}
+
+/// What a node has only so much of; whoever finds none left waits. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Queues {
+    /// Blobs that are fetched.
+    pub transfers: Queue,
+    /// Work that blocks in the kernel.
+    pub blocking: Blocking,
+}
+
+impl Queues {
+    /// Blobs that a node fetches at once. Each has a connection, a file and some MiB of buffers, and a
+    /// few fill every network.
+    pub const TRANSFERS: usize = 16;
+
+    /// Queues of the usual sizes; who waits is felt in `pressure`.
+    #[must_use]
+    pub fn new(pressure: &Pressure) -> Self {
+        Self {
+            transfers: Queue::new(Self::TRANSFERS, pressure),
+            blocking: Blocking::new(crate::blocking::THREADS, pressure),
+        }
+    }
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self::new(&Pressure::default())
+    }
 }
 
 /// The capabilities of one step, after its grant was read.

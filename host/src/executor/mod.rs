@@ -23,7 +23,7 @@ use self::{
     journal::{Journal, JournalError},
     preflight::Prepared,
 };
-use crate::{capabilities::Node, clock::Clock, sandbox::Sandbox};
+use crate::{capabilities::Node, clock::Clock, queue::Pressure, sandbox::Sandbox};
 
 /// How often a task is prepared before its registry counts as gone: for about two minutes.
 const PREPARATIONS: u32 = 8;
@@ -45,6 +45,8 @@ pub struct Executor {
     pub concurrency: usize,
     /// Marks the processes of this host.
     pub host_id: Arc<str>,
+    /// Who waits for anything of this node.
+    pub pressure: Pressure,
     /// Keeps every other host out of the data directory.
     pub lock: Arc<std::fs::File>,
 }

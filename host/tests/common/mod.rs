@@ -8,8 +8,9 @@ use std::{
 };
 
 use fettle_host::{
-    capabilities::{Configured, Node, exec, facts, files, gpu, report, transfer},
+    capabilities::{Configured, Node, Queues, exec, facts, files, gpu, report, transfer},
     clock::Clock,
+    queue::Pressure,
     sandbox::{Call, Limits, Observation, Sandbox, Spent, Step, bindings::exports::fettle::step::step::Context},
 };
 use fettle_model::{failure::Failure, grant::Grants, policy::PolicyBundle, task::LogLine};
@@ -83,8 +84,9 @@ impl TestNode {
 
     pub(crate) fn with_limits(limits: Limits) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let spawner = exec::Spawner::start().unwrap();
+        let spawner = exec::Spawner::start(&Pressure::default()).unwrap();
         let node = Node {
+            queues: Queues::default(),
             gpu: gpu::Probe::new(PathBuf::from(env!("CARGO_BIN_EXE_fettle-host")), None, spawner.clone()),
             spawner,
             files_directory: directory.path().to_owned(),

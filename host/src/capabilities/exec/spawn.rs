@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use super::{leftovers, users::Identity};
+use crate::queue::{Pressure, Queue};
 
 /// How long output is still read after the program has ended: a grandchild may hold the pipe open.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -95,21 +96,27 @@ pub enum SpawnError {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Starts programs from one thread.
+/// Programs of all attempts at once, those that ask the GPU driver included: each is a process with pipes,
+/// and a node has other work.
+const CHILDREN: usize = 32;
+
+/// Starts programs from one thread, and so many at once.
 #[derive(Clone)]
-pub struct Spawner(mpsc::Sender<Job>);
+pub struct Spawner {
+    starts: mpsc::Sender<Job>,
+    /// Looks through all processes of the node, which takes milliseconds: never on the runtime's threads.
+    ends: mpsc::Sender<Job>,
+    children: Queue,
+}
 
 impl Spawner {
-    /// Starts the thread.
+    /// Starts the threads. Who waits because too many programs run is felt in `pressure`.
     ///
     /// # Errors
     /// When the system has no thread left.
-    pub fn start() -> io::Result<Self> {
-        let (sender, jobs) = mpsc::channel::<Job>();
-        std::thread::Builder::new()
-            .name("fettle-spawn".to_owned())
-            .spawn(move || jobs.into_iter().for_each(|job| job()))?;
-        Ok(Self(sender))
+    pub fn start(pressure: &Pressure) -> io::Result<Self> {
+        let children = Queue::new(CHILDREN, pressure);
+        Ok(Self { starts: thread("fettle-spawn")?, ends: thread("fettle-reap")?, children })
     }
 
     /// Runs a program to its end. Dropping the future kills the program's process group.
@@ -121,6 +128,7 @@ impl Spawner {
         let limits = (program.capture_stdout, program.capture_stderr);
         let mark = program.environment.get(leftovers::MARK).cloned();
         let executable = program.executable.clone();
+        let _place = self.children.enter().await.map_err(|_| SpawnError::Stopped)?;
         let spawned = tokio::time::timeout(timeout, self.spawn(program, mark)).await;
         let mut group = spawned.map_err(|_| {
             let reason = format!("the node started nothing within {} s", timeout.as_secs());
@@ -138,7 +146,9 @@ impl Spawner {
         };
         let duration = begin.elapsed();
         // What it forked and left behind goes with it, however it ended.
-        group.kill();
+        if let Some(reaped) = group.kill() {
+            let _ = reaped.await;
+        }
         if termination == Termination::TimedOut {
             // A process in the middle of a broken system call cannot be killed; it is not waited for.
             let _ = tokio::time::timeout(DRAIN, group.child.wait()).await;
@@ -149,17 +159,25 @@ impl Spawner {
     async fn spawn(&self, program: Program, mark: Option<String>) -> Result<Group, SpawnError> {
         let (answer, answered) = oneshot::channel();
         let runtime = tokio::runtime::Handle::current();
+        let ends = self.ends.clone();
         let job = Box::new(move || {
             let _entered = runtime.enter();
             let executable = program.executable.clone();
-            let spawned = command(program).spawn().map(|child| Group::new(child, mark));
+            let spawned = command(program).spawn().map(|child| Group::new(child, mark, ends));
             let spawned = spawned.map_err(|error| SpawnError::Refused { executable, reason: error.to_string() });
             // When nobody waits any more, the group is dropped here and killed.
             let _ = answer.send(spawned);
         });
-        self.0.send(job).map_err(|_| SpawnError::Stopped)?;
+        self.starts.send(job).map_err(|_| SpawnError::Stopped)?;
         answered.await.map_err(|_| SpawnError::Stopped)?
     }
+}
+
+/// A thread that does one job after the other, for as long as somebody can send one.
+fn thread(name: &str) -> io::Result<mpsc::Sender<Job>> {
+    let (sender, jobs) = mpsc::channel::<Job>();
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || jobs.into_iter().for_each(|job| job()))?;
+    Ok(sender)
 }
 
 /// A running child and everything in its process group.
@@ -167,27 +185,33 @@ struct Group {
     child: Child,
     leader: Option<Pid>,
     mark: Option<String>,
+    ends: mpsc::Sender<Job>,
 }
 
 impl Group {
-    fn new(child: Child, mark: Option<String>) -> Self {
+    fn new(child: Child, mark: Option<String>, ends: mpsc::Sender<Job>) -> Self {
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Self { child, leader, mark }
+        Self { child, leader, mark, ends }
     }
 
-    fn kill(&mut self) {
+    /// Kills the group at once. Answers what tells when those that left the group are gone as well.
+    fn kill(&mut self) -> Option<oneshot::Receiver<usize>> {
         if let Some(leader) = self.leader.take() {
             let _ = kill_process_group(leader, Signal::KILL);
         }
-        if let Some(mark) = self.mark.take() {
-            leftovers::kill(&mark);
-        }
+        let mark = self.mark.take()?;
+        let (answer, reaped) = oneshot::channel();
+        let job = Box::new(move || {
+            let _ = answer.send(leftovers::kill(&mark));
+        });
+        self.ends.send(job).ok().map(|()| reaped)
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.kill();
+        // Nobody waits: the reaper does it in its own time.
+        let _ = self.kill();
     }
 }
 

@@ -2,27 +2,35 @@
 
 mod calls;
 mod kernel_log;
+mod mounts;
 mod read;
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use fettle_model::grant::{Fact, FactsGrant};
 
+pub use self::mounts::Silent;
 use super::Node;
+use crate::blocking::Blocking;
 use crate::sandbox::bindings::fettle::facts::facts::{
     Error, Filesystem, KernelMessage, MemoryUsage, Process, SystemInformation,
 };
+
+/// How long reading a fact may take.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Where facts are read: the machine's own files, or recorded ones.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// `/dev/kmsg`, or a recording of it.
     pub kernel_log: PathBuf,
+    /// Mounts that were asked and have not answered yet.
+    pub silent: Silent,
 }
 
 impl Default for Source {
     fn default() -> Self {
-        Self { kernel_log: PathBuf::from("/dev/kmsg") }
+        Self { kernel_log: PathBuf::from("/dev/kmsg"), silent: Silent::default() }
     }
 }
 
@@ -31,6 +39,7 @@ impl Default for Source {
 pub struct Configured {
     readable: BTreeSet<Fact>,
     source: Source,
+    blocking: Blocking,
 }
 
 /// The state of one attempt.
@@ -39,7 +48,11 @@ pub struct Facts(Configured);
 
 impl Configured {
     pub(super) fn new(grant: Option<&FactsGrant>, node: &Node) -> Self {
-        Self { readable: grant.map(|grant| grant.read.clone()).unwrap_or_default(), source: node.facts.clone() }
+        Self {
+            readable: grant.map(|grant| grant.read.clone()).unwrap_or_default(),
+            source: node.facts.clone(),
+            blocking: node.queues.blocking.clone(),
+        }
     }
 
     pub(super) fn prepare(&self) -> Facts {
@@ -57,9 +70,9 @@ impl Facts {
             return Err(Error::AccessDenied);
         }
         let source = self.0.source.clone();
-        match tokio::task::spawn_blocking(move || read(&source)).await {
+        match self.0.blocking.run_within(DEADLINE, "reading a fact", move || read(&source)).await {
             Ok(result) => result.map_err(Error::Unavailable),
-            Err(error) => Err(Error::Unavailable(format!("reading it was abandoned: {error}"))),
+            Err(error) => Err(Error::Unavailable(error.to_string())),
         }
     }
 }
@@ -74,7 +87,8 @@ impl Facts {
     }
 
     pub(super) async fn filesystems(&mut self) -> Result<Vec<Filesystem>, Error> {
-        self.read(Fact::Filesystems, |_| read::filesystems()).await
+        let listed = self.read(Fact::Filesystems, |_| mounts::list()).await?;
+        mounts::ask(&self.0.blocking, &self.0.source.silent, listed).await.map_err(Error::Unavailable)
     }
 
     pub(super) async fn processes(&mut self) -> Result<Vec<Process>, Error> {

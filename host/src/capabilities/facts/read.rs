@@ -1,41 +1,12 @@
-//! Facts from `/proc` and `statvfs`.
+//! Facts from `/proc`.
 
 use procfs::Current as _;
 
-use crate::sandbox::bindings::fettle::facts::facts::{Filesystem, MemoryUsage, Process, SystemInformation};
+use crate::sandbox::bindings::fettle::facts::facts::{MemoryUsage, Process, SystemInformation};
 
-const FILESYSTEMS: usize = 512;
 const PROCESSES: usize = 32_768;
 
-/// File systems that hold no data of their own.
-const PSEUDO: [&str; 24] = [
-    "autofs",
-    "binfmt_misc",
-    "bpf",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devpts",
-    "devtmpfs",
-    "efivarfs",
-    "fuse.lxcfs",
-    "fusectl",
-    "hugetlbfs",
-    "mqueue",
-    "nsfs",
-    "proc",
-    "pstore",
-    "rpc_pipefs",
-    "securityfs",
-    "selinuxfs",
-    "sysfs",
-    "tracefs",
-    "ramfs",
-    "fuse.portal",
-];
-
-fn unreadable<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
+pub(super) fn unreadable<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
     move |error| format!("{what} cannot be read: {error}")
 }
 
@@ -71,34 +42,6 @@ pub(super) fn memory() -> Result<MemoryUsage, String> {
     })
 }
 
-pub(super) fn filesystems() -> Result<Vec<Filesystem>, String> {
-    let mounts = procfs::process::Process::myself()
-        .and_then(|own| own.mountinfo())
-        .map_err(unreadable("/proc/self/mountinfo"))?;
-    let mut found: Vec<Filesystem> = Vec::new();
-    for mount in mounts.0 {
-        if PSEUDO.contains(&mount.fs_type.as_str()) || found.len() >= FILESYSTEMS {
-            continue;
-        }
-        // A mount that cannot be asked (a dead network server) is left out of the sizes, not of the list.
-        let Ok(stat) = rustix::fs::statvfs(&mount.mount_point) else { continue };
-        let mount_point = mount.mount_point.to_string_lossy().into_owned();
-        // A later mount hides an earlier one at the same place.
-        found.retain(|earlier| earlier.mount_point != mount_point);
-        found.push(Filesystem {
-            mount_point,
-            source: mount.mount_source.unwrap_or_default(),
-            kind: mount.fs_type,
-            read_only: mount.mount_options.contains_key("ro") || mount.super_options.contains_key("ro"),
-            total: stat.f_blocks.saturating_mul(stat.f_frsize),
-            available: stat.f_bavail.saturating_mul(stat.f_frsize),
-            inodes: stat.f_files,
-            inodes_free: stat.f_favail,
-        });
-    }
-    Ok(found)
-}
-
 pub(super) fn processes() -> Result<Vec<Process>, String> {
     let uptime = procfs::Uptime::current().map_err(unreadable("/proc/uptime"))?.uptime_duration().as_secs();
     let ticks = procfs::ticks_per_second().max(1);
@@ -129,7 +72,6 @@ mod tests {
     fn this_machine_has_facts() {
         let memory = memory().unwrap();
         assert!(memory.total > 0 && memory.available <= memory.total);
-        assert!(filesystems().unwrap().iter().any(|found| found.mount_point == "/" && found.total > 0));
         let own = std::process::id();
         assert!(processes().unwrap().iter().any(|process| process.pid == own));
         assert!(!system().unwrap().boot_id.is_empty());

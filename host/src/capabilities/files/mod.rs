@@ -25,7 +25,10 @@ use rustix::{
 pub use self::digest::DigestCache;
 pub(crate) use self::{path::NodePath, write::temporary_name};
 use super::{Node, denied};
-use crate::sandbox::bindings::fettle::files::files::{Attributes, Error, Kind, Metadata};
+use crate::{
+    blocking::Blocking,
+    sandbox::bindings::fettle::files::files::{Attributes, Error, Kind, Metadata},
+};
 
 /// Most bytes that one call reads or writes.
 const CONTENT_LIMIT: u64 = 1 << 20;
@@ -36,6 +39,7 @@ pub struct Configured {
     grant: FilesGrant,
     roots: Arc<BTreeMap<String, Root>>,
     digests: DigestCache,
+    blocking: Blocking,
 }
 
 /// A named directory of this node.
@@ -69,7 +73,12 @@ impl Configured {
                 roots.insert(name.to_owned(), Root::open(&node.files_directory.join(directory))?);
             }
         }
-        Ok(Self { grant: grant.clone(), roots: Arc::new(roots), digests: node.digests.clone() })
+        Ok(Self {
+            grant: grant.clone(),
+            roots: Arc::new(roots),
+            digests: node.digests.clone(),
+            blocking: node.queues.blocking.clone(),
+        })
     }
 
     pub(super) fn prepare(&self) -> Files {
@@ -79,6 +88,11 @@ impl Configured {
     /// The digests that are known, to be added to when a transfer has verified a file.
     pub(crate) const fn digests(&self) -> &DigestCache {
         &self.digests
+    }
+
+    /// Threads for work that blocks.
+    pub(crate) const fn threads(&self) -> &Blocking {
+        &self.blocking
     }
 
     /// A path that may be read.
@@ -145,18 +159,19 @@ pub(crate) fn error_of(errno: Errno) -> Error {
     }
 }
 
-/// Runs blocking file work away from the runtime's threads.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => Err(Error::Failed(format!("the work was abandoned: {error}"))),
-    }
-}
-
 impl Files {
+    /// Does file work on a thread that may block.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let done = self.0.blocking.run("reading or writing files", work).await;
+        done.map_err(|error| Error::Failed(error.to_string()))?
+    }
+
     pub(super) async fn stat(&mut self, path: String) -> Result<Option<Metadata>, Error> {
         let configured = self.0.clone();
-        blocking(move || {
+        self.blocking(move || {
             let path = configured.readable(&path)?;
             match path.open(configured.root(&path)?, OFlags::PATH) {
                 Err(Error::NotFound) => Ok(None),
@@ -169,7 +184,7 @@ impl Files {
 
     pub(super) async fn read(&mut self, path: String, limit: u64) -> Result<Vec<u8>, Error> {
         let configured = self.0.clone();
-        blocking(move || {
+        self.blocking(move || {
             let path = configured.readable(&path)?;
             let file = path.open(configured.root(&path)?, OFlags::RDONLY)?;
             let limit = limit.min(CONTENT_LIMIT);
@@ -187,7 +202,7 @@ impl Files {
 
     pub(super) async fn digest(&mut self, path: String) -> Result<Option<String>, Error> {
         let configured = self.0.clone();
-        blocking(move || {
+        self.blocking(move || {
             let path = configured.readable(&path)?;
             match path.open(configured.root(&path)?, OFlags::RDONLY) {
                 Err(Error::NotFound) => Ok(None),
@@ -205,7 +220,7 @@ impl Files {
         attributes: Attributes,
     ) -> Result<bool, Error> {
         let configured = self.0.clone();
-        blocking(move || {
+        self.blocking(move || {
             let path = configured.writable(&path)?;
             if content.len() as u64 > CONTENT_LIMIT {
                 return Err(Error::TooLarge(CONTENT_LIMIT));
@@ -217,7 +232,7 @@ impl Files {
 
     pub(super) async fn remove(&mut self, path: String) -> Result<bool, Error> {
         let configured = self.0.clone();
-        blocking(move || {
+        self.blocking(move || {
             let path = configured.writable(&path)?;
             match path.open(configured.root(&path)?, OFlags::PATH) {
                 Err(Error::NotFound) => return Ok(false),

@@ -108,6 +108,7 @@ pub(super) async fn pull(
 /// Whether the destination already holds the right content.
 async fn is_present(files: &files::Configured, target: &Target) -> Result<bool, Error> {
     let (files, path, size, digest) = (files.clone(), target.path.clone(), target.size, target.digest);
+    let threads = files.threads().clone();
     let look = move || {
         let root = files.root(&path).ok()?;
         let file = File::from(path.open(root, OFlags::RDONLY).ok()?);
@@ -115,8 +116,8 @@ async fn is_present(files: &files::Configured, target: &Target) -> Result<bool, 
         // Hashing is only worth it when the size is right.
         (metadata.is_file() && metadata.len() == size && files.digests().of(file.into()).ok()? == digest).then_some(())
     };
-    let looked = tokio::task::spawn_blocking(look).await;
-    looked.map(|found| found.is_some()).map_err(|error| Error::Failed(format!("the work was abandoned: {error}")))
+    let looked = threads.run("looking for a file that is to be fetched", look).await;
+    looked.map(|found| found.is_some()).map_err(|error| Error::Failed(error.to_string()))
 }
 
 /// The file while it is not complete. It has one name per destination, so that a later attempt finds

@@ -20,6 +20,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use self::blob::{Meter, Target};
 use super::{Node, files, report};
+use crate::queue::Queue;
 use crate::sandbox::bindings::fettle::transfer::transfer::{Blob, Error, Manifest, Transferred};
 
 /// Most bytes of a manifest.
@@ -51,6 +52,7 @@ struct Granted {
     constraints: Option<ArtifactConstraints>,
     files: files::Configured,
     transfers: Transfers,
+    queue: Queue,
 }
 
 /// The state of one attempt.
@@ -72,6 +74,7 @@ impl Configured {
             constraints: constraints.cloned(),
             files: files.clone(),
             transfers: node.transfers.clone(),
+            queue: node.queues.transfers.clone(),
         });
         Self(granted.map(Arc::new))
     }
@@ -137,7 +140,10 @@ impl Transfer {
         let meter = Arc::new(Meter::new(self.report.clone(), granted.check_size(&targets)?));
         let transfers = targets.into_iter().map(|target| {
             let (granted, repository, meter) = (Arc::clone(granted), repository.clone(), Arc::clone(&meter));
-            async move { blob::pull(&granted.transfers, &granted.files, &repository, &target, &meter).await }
+            async move {
+                let _place = granted.queue.enter().await.map_err(|closed| Error::Failed(closed.to_string()))?;
+                blob::pull(&granted.transfers, &granted.files, &repository, &target, &meter).await
+            }
         });
         futures::stream::iter(transfers).buffered(CONCURRENT).try_collect().await
     }
