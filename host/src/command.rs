@@ -18,8 +18,11 @@ use crate::{
     clock::Clock,
     executor::{Executor, Shelf, journal::Journal},
     queue::Pressure,
-    sandbox::{Limits, Sandbox},
+    sandbox::{CodeCache, Limits, Sandbox},
 };
+
+/// Compiled code that is kept on disk unless said otherwise, in MB.
+pub const CODE_CACHE_MEGABYTES: u64 = 2_000;
 
 /// Runs signed steps on this node for a plane.
 #[derive(Debug, Parser)]
@@ -66,6 +69,9 @@ pub struct Run {
     /// Steps of one task at once.
     #[arg(long, default_value_t = 8)]
     pub concurrency: usize,
+    /// Compiled code kept on disk, in MB, so that a restart compiles nothing again; 0 keeps none.
+    #[arg(long, value_name = "MB", default_value_t = CODE_CACHE_MEGABYTES)]
+    pub code_cache_megabytes: u64,
     /// Registries (`host:port`) that are spoken to without TLS; loopback ones always are.
     #[arg(long)]
     pub plain_http: Vec<String>,
@@ -196,7 +202,7 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         digests: files::DigestCache::default(),
     };
     let calls = settings.slots.saturating_mul(u32::try_from(settings.concurrency).unwrap_or(u32::MAX)).clamp(1, 64);
-    let sandbox = Sandbox::with_pressure(calls, Limits::default(), &pressure)?;
+    let sandbox = with_code_cache(Sandbox::with_pressure(calls, Limits::default(), &pressure)?, settings);
     Ok(Executor {
         shelf: Shelf::new(Supplier::new(store, registry, trust), sandbox.clone()),
         sandbox,
@@ -208,6 +214,28 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         pressure,
         lock: Arc::new(lock),
     })
+}
+
+/// Steps run without the cache too: they are compiled again after each start.
+fn with_code_cache(sandbox: Sandbox, settings: &Run) -> Sandbox {
+    let limit = settings.code_cache_megabytes.saturating_mul(1_000_000);
+    if limit == 0 {
+        return sandbox;
+    }
+    match CodeCache::open(&settings.data.join("code-cache"), limit, fresh_key) {
+        Ok(cache) => sandbox.with_code_cache(cache),
+        Err(error) => {
+            let error = anyhow::Error::new(error);
+            tracing::warn!(error = format!("{error:#}"), "compiled code is not kept");
+            sandbox
+        }
+    }
+}
+
+fn fresh_key() -> std::io::Result<[u8; 32]> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(|error| std::io::Error::other(error.to_string()))?;
+    Ok(key)
 }
 
 /// The library as the child finds it, which starts in another directory. A bare name is the loader's to

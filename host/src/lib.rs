@@ -10,5 +10,6 @@ pub mod capabilities;
 pub mod clock;
 pub mod command;
 pub mod executor;
+pub mod mutation;
 pub mod queue;
 pub mod sandbox;

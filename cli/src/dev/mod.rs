@@ -204,6 +204,7 @@ async fn agent(options: &Options, data: &Path, plane: &str, trust: PathBuf) -> a
         join_token_file,
         slots: 4,
         concurrency: 8,
+        code_cache_megabytes: fettle_host::command::CODE_CACHE_MEGABYTES,
         plain_http: Vec::new(),
         nvml_library: options.nvml_library.clone(),
         nvml_environment: options.nvml_environment.clone(),

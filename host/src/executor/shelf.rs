@@ -122,9 +122,11 @@ fn of_supply(error: &SupplyError) -> Failure {
 }
 
 pub(super) fn of_load(error: LoadError) -> Failure {
-    let code = match &error {
-        LoadError::NotAComponent { .. } => "step.not-a-component",
-        LoadError::Refused { .. } => "step.refused",
+    let (class, code) = match &error {
+        LoadError::NotAComponent { .. } => (FailureClass::Denied, "step.not-a-component"),
+        LoadError::Refused { .. } => (FailureClass::Denied, "step.refused"),
+        LoadError::TooLarge { .. } => (FailureClass::Denied, "step.too-large"),
+        LoadError::TooSlow { .. } => (FailureClass::Transient, "step.not-compiled"),
     };
-    failure(FailureClass::Denied, code, error.to_string())
+    failure(class, code, error.to_string())
 }

@@ -2,6 +2,8 @@
 
 mod attempt;
 pub mod bindings;
+mod cache;
+mod compile;
 mod ending;
 pub mod engine;
 pub(crate) mod gate;
@@ -21,15 +23,12 @@ use fettle_model::{
     digest::Digest,
     grant::{Capability, Grants},
 };
-use quick_cache::sync::Cache;
-use wasmtime::{
-    Engine, Precompiled,
-    component::{Component, InstancePre, Linker},
-};
+use wasmtime::component::{Component, InstancePre, Linker};
 
-use self::processor::Processor;
 pub use self::{
     attempt::{Call, Observation},
+    cache::{CacheCounts, CacheError, CodeCache, FreshKey},
+    compile::{COMPILATIONS, COMPONENT_LIMIT, Compiled},
     engine::{Allocation, TickingEngine},
     imports::Imports,
     inert::INTERFACES as INERT_INTERFACES,
@@ -37,6 +36,7 @@ pub use self::{
     spent::Spent,
     state::AttemptState,
 };
+use self::{compile::Compiler, processor::Processor};
 use crate::{
     capabilities,
     queue::{Pressure, Queue},
@@ -44,9 +44,6 @@ use crate::{
 
 /// Most bytes of a descriptor (wit/step.wit).
 const DESCRIPTOR_LIMIT: usize = 256 << 10;
-
-/// Compiled components kept in memory.
-const COMPILED_COMPONENTS: usize = 64;
 
 /// Of the slots of the pool, one in so many is for components that run beside it: they are the large ones.
 const ON_DEMAND_PART: usize = 4;
@@ -70,6 +67,22 @@ pub enum LoadError {
         /// What it wants, and what would allow it.
         reason: String,
     },
+    /// It has too many bytes.
+    #[error("a component of {size} bytes is refused: {limit} are allowed; build it smaller, or split the step")]
+    TooLarge {
+        /// Bytes it has.
+        size: usize,
+        /// Bytes it may have.
+        limit: usize,
+    },
+    /// Compiling it takes too long on this machine now.
+    #[error("component {digest} is not compiled after {seconds} s; the compiler goes on, so try again later")]
+    TooSlow {
+        /// Which.
+        digest: Digest,
+        /// How long was waited.
+        seconds: u64,
+    },
 }
 
 /// Compiles components and runs them.
@@ -81,16 +94,7 @@ pub struct Sandbox {
     pooled: Queue,
     on_demand: Queue,
     processor: Processor,
-    compiled: Arc<Cache<Digest, Arc<Compiled>>>,
-}
-
-/// A component, compiled and looked at.
-pub struct Compiled {
-    digest: Digest,
-    component: Component,
-    allocation: Allocation,
-    imports: Imports,
-    linked: Cache<Vec<Capability>, InstancePre<AttemptState>>,
+    compiler: Compiler,
 }
 
 /// A component linked with exactly what was granted.
@@ -120,13 +124,32 @@ impl Sandbox {
         let engine = TickingEngine::new(slots)?;
         let slots = slots as usize;
         Ok(Self {
+            compiler: Compiler::new(engine.clone(), None),
             engine,
             limits,
             pooled: Queue::new(slots, pressure),
             on_demand: Queue::new(slots / ON_DEMAND_PART, pressure),
             processor: Processor::new(),
-            compiled: Arc::new(Cache::new(COMPILED_COMPONENTS)),
         })
+    }
+
+    /// The same with a cache of compiled code on disk.
+    #[must_use]
+    pub fn with_code_cache(mut self, cache: CodeCache) -> Self {
+        self.compiler = Compiler::new(self.engine.clone(), Some(cache));
+        self
+    }
+
+    /// The cache of compiled code, if there is one.
+    #[must_use]
+    pub fn code_cache(&self) -> Option<&CodeCache> {
+        self.compiler.disk()
+    }
+
+    /// The most components that were compiled at once so far; never more than [`COMPILATIONS`].
+    #[must_use]
+    pub fn compiled_at_once(&self) -> usize {
+        self.compiler.most_at_once()
     }
 
     const fn place(&self, allocation: Allocation) -> &Queue {
@@ -142,19 +165,13 @@ impl Sandbox {
         &self.engine
     }
 
-    /// Compiles a component, once per digest. `content` must be the very bytes that were verified.
+    /// Compiles a component, once per digest and, with a cache, once per node. `content` must be the very
+    /// bytes that were verified: they are hashed here once more, and this buffer is what is compiled.
     ///
     /// # Errors
-    /// When the bytes are no component.
+    /// When the bytes are no component, are too many, or take too long.
     pub async fn compile(&self, content: bytes::Bytes) -> Result<Arc<Compiled>, LoadError> {
-        let digest = Digest::of(&content);
-        let compile = async {
-            let engine = self.engine.clone();
-            let joined = tokio::task::spawn_blocking(move || compile(&engine, digest, &content)).await;
-            let compiled = joined.map_err(|error| LoadError::NotAComponent { digest, reason: error.to_string() })??;
-            Ok(Arc::new(compiled))
-        };
-        self.compiled.get_or_insert_async(&digest, compile).await
+        self.compiler.compile(content).await
     }
 
     /// Links a component with what `grants` gives and nothing else.
@@ -198,48 +215,6 @@ impl Sandbox {
         }
         serde_json::from_str(&text).map_err(|error| refused(format!("its descriptor is malformed: {error}")))
     }
-}
-
-impl Compiled {
-    /// What it imports.
-    #[must_use]
-    pub const fn imports(&self) -> &Imports {
-        &self.imports
-    }
-
-    /// Where its instances come from.
-    #[must_use]
-    pub const fn allocation(&self) -> Allocation {
-        self.allocation
-    }
-
-    /// The component, for measuring against.
-    #[must_use]
-    pub const fn component(&self) -> &Component {
-        &self.component
-    }
-}
-
-fn compile(engine: &TickingEngine, digest: Digest, content: &[u8]) -> Result<Compiled, LoadError> {
-    let wrong = |reason: String| LoadError::NotAComponent { digest, reason };
-    match Engine::detect_precompiled(content) {
-        None => {}
-        Some(Precompiled::Component | Precompiled::Module) => {
-            return Err(wrong("it is compiled machine code; publish the WebAssembly component itself".to_owned()));
-        }
-    }
-    let code = engine
-        .precompile(content)
-        .map_err(|error| wrong(format!("{error:#}; build it with `cargo build --target wasm32-wasip2`")))?;
-    let (component, allocation) = load(engine, &code).map_err(|error| wrong(format!("{error:#}")))?;
-    let imports = Imports::of(&component, component.engine());
-    Ok(Compiled { digest, component, allocation, imports, linked: Cache::new(16) })
-}
-
-#[expect(unsafe_code, reason = "the machine code was made a line before, in this process")]
-fn load(engine: &TickingEngine, code: &[u8]) -> wasmtime::Result<(Component, Allocation)> {
-    // SAFETY: `compile` passes what `precompile` answered.
-    unsafe { engine.load(code) }
 }
 
 fn link(component: &Component, granted: &BTreeSet<Capability>) -> wasmtime::Result<InstancePre<AttemptState>> {

@@ -7,6 +7,7 @@ mod contract;
 mod coverage;
 mod dependencies;
 mod documents;
+mod machine_code;
 mod parameters;
 mod programs;
 mod purity;

@@ -1,0 +1,29 @@
+//! A real entry, changed at every byte.
+
+use std::{fs, os::unix::fs::OpenOptionsExt as _};
+
+use super::*;
+
+#[tokio::test]
+async fn a_real_entry_with_any_byte_changed_is_refused_removed_and_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = CodeCache::open(directory.path(), 1 << 20, || Ok([7; 32])).unwrap();
+    let engine = TickingEngine::new(1).unwrap();
+    let bytes = wat::parse_str("(component)").unwrap();
+    let digest = Digest::of(&bytes);
+    cache.keep(&engine, digest, engine.precompile(&bytes).unwrap());
+    cache.settled().await;
+    let path = cache.0.path(digest);
+    let content = fs::read(&path).unwrap();
+    assert!(cache.load(&engine, digest).is_some());
+    for place in 0..content.len() {
+        let mut changed = content.clone();
+        changed[place] ^= 1 << (place % 8);
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(!path.exists()).truncate(true).mode(0o600);
+        options.open(&path).unwrap().write_all(&changed).unwrap();
+        assert!(cache.load(&engine, digest).is_none(), "byte {place} of {}", content.len());
+        assert!(!path.exists());
+    }
+    assert_eq!((cache.counts().hits, cache.counts().refused), (1, content.len() as u64));
+}
