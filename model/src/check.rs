@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::{
+    access::{self, Question},
     definition::{Definition, StepDefinition},
     descriptor::{Descriptor, Effect},
     expression::{self, Path, Template},
     grant::ANY,
     graph,
     name::{StepId, StepKind},
+    policy::PolicyBundle,
     schema::{self, Fit},
     violation::{Violation, Violations},
 };
@@ -24,6 +26,18 @@ pub const MAXIMUM_STEPS: usize = 256;
 /// # Errors
 /// All broken rules, each with its JSON pointer.
 pub fn check(definition: &Definition, descriptors: &BTreeMap<StepKind, Descriptor>) -> Result<(), Violations> {
+    check_with(definition, descriptors, None)
+}
+
+/// The same, and that nothing is granted which a policy bundle would refuse on every node.
+///
+/// # Errors
+/// All broken rules, each with its JSON pointer.
+pub fn check_with(
+    definition: &Definition,
+    descriptors: &BTreeMap<StepKind, Descriptor>,
+    policy: Option<&PolicyBundle>,
+) -> Result<(), Violations> {
     let mut found = Vec::new();
     if let Err(message) = schema::compile(&definition.input_schema) {
         found.push(Violation::new("/input_schema", message));
@@ -35,7 +49,7 @@ pub fn check(definition: &Definition, descriptors: &BTreeMap<StepKind, Descripto
         let message = "signatures of the artifacts that steps fetch are not verified by this version; their digest is; leave it out";
         found.push(Violation::new("/artifact_constraints/require_signature", message));
     }
-    let checker = Checker { definition, descriptors, needs: needs(definition) };
+    let checker = Checker { definition, descriptors, policy, needs: needs(definition) };
     for (index, step) in definition.steps.iter().enumerate() {
         let pointer = format!("/steps/{index}");
         if definition.steps.iter().take(index).any(|earlier| earlier.id == step.id) {
@@ -79,6 +93,7 @@ fn needs_of(step: &StepDefinition) -> BTreeSet<StepId> {
 struct Checker<'a> {
     definition: &'a Definition,
     descriptors: &'a BTreeMap<StepKind, Descriptor>,
+    policy: Option<&'a PolicyBundle>,
     needs: BTreeMap<StepId, BTreeSet<StepId>>,
 }
 
@@ -122,26 +137,11 @@ impl Checker<'_> {
             let message = format!("`{}` may not be repeated (its effect is `consume`); leave `retry` out", step.uses);
             found.push(Violation::new(format!("{pointer}/retry/attempts"), message));
         }
-        for (capability, why) in &descriptor.requests {
-            if !step.grants.has(*capability) {
-                found.push(Violation::new(
-                    format!("{pointer}/grants"),
-                    format!(
-                        "`{}` uses capability `{capability}` ({why}), and this step does not grant it; add `{}`",
-                        step.uses,
-                        capability.example()
-                    ),
-                ));
-            }
-        }
-        for capability in step.grants.capabilities() {
-            if !descriptor.requests.contains_key(&capability) {
-                found.push(Violation::new(
-                    format!("{pointer}/grants/{capability}"),
-                    format!("`{}` never asks for capability `{capability}`; remove this grant", step.uses),
-                ));
-            }
-        }
+        let (step_id, grants, policy) = (Some(&step.id), Some(&step.grants), self.policy);
+        let access = access::of_step(&Question { step: step_id, descriptor, imports: None, grants, policy });
+        found.extend(access.findings().map(|finding| {
+            Violation::new(format!("{pointer}{}", finding.pointer), finding.to_string())
+        }));
     }
 
     fn check_input(&self, step: &StepDefinition, pointer: &str, found: &mut Vec<Violation>) {

@@ -171,46 +171,6 @@ impl Grants {
             Capability::Gpu => self.gpu.is_some(),
         }
     }
-
-    /// What of this grant a node's ceiling does not allow, as `capability: entry`; empty when all is
-    /// allowed.
-    #[must_use]
-    pub fn beyond(&self, ceiling: &Self) -> Vec<String> {
-        let mut beyond = Vec::new();
-        let mut compare =
-            |what: &str, asked: Option<&BTreeSet<String>>, allowed: Option<&BTreeSet<String>>, below: bool| {
-                for entry in asked.into_iter().flatten() {
-                    let covers = |limit: &String| limit == ANY || limit == entry || (below && is_below(entry, limit));
-                    if !allowed.is_some_and(|limits| limits.iter().any(covers)) {
-                        beyond.push(format!("{what}: {entry}"));
-                    }
-                }
-            };
-        compare(
-            "exec.profiles",
-            self.exec.as_ref().map(|g| &g.profiles),
-            ceiling.exec.as_ref().map(|g| &g.profiles),
-            false,
-        );
-        compare(
-            "transfer.hosts",
-            self.transfer.as_ref().map(|g| &g.hosts),
-            ceiling.transfer.as_ref().map(|g| &g.hosts),
-            false,
-        );
-        compare("files.write", self.files.as_ref().map(|g| &g.write), ceiling.files.as_ref().map(|g| &g.write), true);
-        let readable = ceiling.files.as_ref().map(|g| &g.read | &g.write);
-        compare("files.read", self.files.as_ref().map(|g| &g.read), readable.as_ref(), true);
-        for fact in self.facts.iter().flat_map(|g| &g.read) {
-            if !ceiling.facts.as_ref().is_some_and(|g| g.read.contains(fact)) {
-                beyond.push(format!("facts.read: {fact}"));
-            }
-        }
-        if self.gpu.as_ref().is_some_and(|g| g.read) && !ceiling.gpu.as_ref().is_some_and(|g| g.read) {
-            beyond.push("gpu.read: true".to_owned());
-        }
-        beyond
-    }
 }
 
 impl FilesGrant {
@@ -277,20 +237,5 @@ mod tests {
         let files = grants(r#"{"files": {"write": ["models"], "read": ["etc/app"]}}"#).files.unwrap();
         assert!(files.may_write("models/a") && files.may_read("models/a") && files.may_read("etc/app/x"));
         assert!(!files.may_write("models-old/a") && !files.may_write("etc/app/x") && !files.may_read("etc/apps"));
-    }
-
-    #[test]
-    fn what_is_over_the_ceiling_is_named() {
-        let ceiling =
-            grants(r#"{"files": {"write": ["models"]}, "transfer": {"hosts": ["*"]}, "exec": {"profiles": ["a"]}}"#);
-        let asked = grants(
-            r#"{"files": {"write": ["models/x", "etc"], "read": ["models"]}, "transfer": {"hosts": ["r:1"]},
-                "exec": {"profiles": ["a", "b"]}, "gpu": {"read": true}, "facts": {"read": ["kernel-log"]}}"#,
-        );
-        assert_eq!(
-            asked.beyond(&ceiling),
-            ["exec.profiles: b", "files.write: etc", "facts.read: kernel-log", "gpu.read: true"]
-        );
-        assert!(Grants::default().beyond(&Grants::default()).is_empty());
     }
 }

@@ -3,6 +3,7 @@
 //! This crate is pure. It knows no clock, no network, no file system, no database and no sandbox, so
 //! that the plane and every host compute the same [`plan::Plan`] from the same signed bytes.
 
+pub mod access;
 pub mod canonical;
 pub mod catalog;
 pub mod check;

@@ -110,7 +110,7 @@ fn each_broken_rule_is_named_with_its_place_and_its_fix() {
         ),
         (
             violations(replace("    grants: { transfer: { hosts: ['localhost:5000'] } }\n", "")),
-            "uses capability `transfer` (fetches the model), and this step does not grant it; add `grants: { transfer:",
+            "uses capability `transfer` (fetches the model), and this step does not grant it; to allow it, write `grants: { transfer:",
         ),
         (violations(replace("['localhost:5000']", "['*']")), "/steps/1/grants/transfer/hosts/0: `*` is not a literal"),
         (
