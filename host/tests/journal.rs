@@ -6,7 +6,7 @@ use std::{str::FromStr as _, sync::Arc};
 
 use fettle_host::{
     capabilities::report::Sink,
-    executor::journal::{Accepted, AttemptState, Finished, Journal, Recorder},
+    executor::journal::{Accepted, AttemptState, Finished, Journal, Recorder, Subject},
 };
 use fettle_model::{
     digest::Digest,
@@ -35,6 +35,18 @@ fn step() -> StepId {
     StepId::from_str("pull").unwrap()
 }
 
+fn subject(attempt: u32) -> Subject {
+    let text = str::to_owned;
+    Subject {
+        operation_id: text("o"),
+        task_id: text("t"),
+        correlation_id: text("c"),
+        step_id: step(),
+        attempt,
+        component: Digest::of(b""),
+    }
+}
+
 fn started(attempt: u32) -> StepEvent {
     StepEvent::Started { step_id: step(), attempt, at: 0 }
 }
@@ -45,7 +57,7 @@ async fn a_recorder_loses_no_line_however_it_ends() {
     journal.accept(&task("t"), Epoch(1)).await.unwrap();
     let mut said = 0;
     for attempt in 1..=40 {
-        let recorder = Recorder::start(journal.clone(), "t".to_owned(), step(), attempt);
+        let recorder = Recorder::start(journal.clone(), subject(attempt));
         for _ in 0..50 {
             recorder.line(LogLine { at: 0, level: LogLevel::Info, text: said.to_string() });
             said += 1;

@@ -139,9 +139,11 @@ impl Checker<'_> {
         }
         let (step_id, grants, policy) = (Some(&step.id), Some(&step.grants), self.policy);
         let access = access::of_step(&Question { step: step_id, descriptor, imports: None, grants, policy });
-        found.extend(access.findings().map(|finding| {
-            Violation::new(format!("{pointer}{}", finding.pointer), finding.to_string())
-        }));
+        found.extend(
+            access
+                .findings()
+                .map(|finding| Violation::new(format!("{pointer}{}", finding.pointer), finding.to_string())),
+        );
     }
 
     fn check_input(&self, step: &StepDefinition, pointer: &str, found: &mut Vec<Violation>) {

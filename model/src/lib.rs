@@ -9,6 +9,7 @@ pub mod catalog;
 pub mod check;
 pub mod command;
 pub mod definition;
+pub mod denial;
 pub mod descriptor;
 pub mod digest;
 pub mod document;

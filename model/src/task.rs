@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{digest::Digest, failure::Failure, name::StepId, operation::StepOutcome, plan::Sources};
+use crate::{denial::Denial, digest::Digest, failure::Failure, name::StepId, operation::StepOutcome, plan::Sources};
 
 /// Fences a lease: it only grows, and a report under an older one is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -84,6 +84,17 @@ pub enum StepEvent {
         /// In order.
         lines: Vec<LogLine>,
     },
+    /// Capability calls that were refused. Each is stored once, by attempt, number and time.
+    Denied {
+        /// The step.
+        step_id: StepId,
+        /// 1 for the first.
+        attempt: u32,
+        /// The component that called.
+        component: Digest,
+        /// In order.
+        denials: Vec<Denial>,
+    },
     /// An attempt failed and another will be made.
     Retrying {
         /// The step.
@@ -143,6 +154,7 @@ impl StepEvent {
             Self::Started { step_id, .. }
             | Self::Progress { step_id, .. }
             | Self::Log { step_id, .. }
+            | Self::Denied { step_id, .. }
             | Self::Retrying { step_id, .. }
             | Self::Finished { step_id, .. } => step_id,
         }

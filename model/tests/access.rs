@@ -160,7 +160,11 @@ fn every_denial_names_its_reason_and_the_line_that_would_allow_it() {
         (
             World {
                 imports: Some([Capability::Gpu].into()),
-                ..World::new("[]", json!({"gpu": {"read": true}}), json!({"revision": 1, "ceiling": {"gpu": {"read": true}}}))
+                ..World::new(
+                    "[]",
+                    json!({"gpu": {"read": true}}),
+                    json!({"revision": 1, "ceiling": {"gpu": {"read": true}}}),
+                )
             },
             "step.unrequested-import",
             "imports `fettle:gpu/gpu` and does not ask for it",

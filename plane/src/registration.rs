@@ -178,34 +178,11 @@ fn check_all(documents: &Documents, descriptors: &BTreeMap<StepKind, Descriptor>
             message: violation.message,
         }));
     };
-    collect("/definition", check::check(&documents.definition, descriptors));
+    collect("/definition", check::check_with(&documents.definition, descriptors, Some(&documents.policy)));
     collect("/policy", documents.policy.check());
-    collect("/definition", check_policy(documents));
     if documents.definition.backend_type != BackendType::NodeAgent {
         let message = "only `node_agent` can execute operations so far; write `backend_type: node_agent`";
         found.push(Violation::new("/definition/backend_type", message));
-    }
-    Violations::check(found)
-}
-
-/// What the policy bundle would refuse on every node is refused here already.
-fn check_policy(documents: &Documents) -> Result<(), Violations> {
-    let mut found = Vec::new();
-    for (index, step) in documents.definition.steps.iter().enumerate() {
-        for id in step.grants.exec.iter().flat_map(|grant| &grant.profiles) {
-            if documents.policy.profile(id).is_none() {
-                found.push(Violation::new(
-                    format!("/steps/{index}/grants/exec/profiles"),
-                    format!("the policy bundle has no command profile `{id}`; add it there, or grant another"),
-                ));
-            }
-        }
-        for beyond in step.grants.beyond(&documents.policy.ceiling) {
-            found.push(Violation::new(
-                format!("/steps/{index}/grants"),
-                format!("`{beyond}` is beyond the ceiling of the policy bundle; raise the ceiling, or grant less"),
-            ));
-        }
     }
     Violations::check(found)
 }

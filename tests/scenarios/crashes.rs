@@ -11,7 +11,7 @@ use fettle_tests::{
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 
-use crate::{CONSUME, POLICY, PROGRAMS, RENDER};
+use crate::{CONSUME, DENIED, POLICY, PROGRAMS, RENDER, denials::audited};
 
 /// Scenarios that run side by side.
 const AT_ONCE: usize = 3;
@@ -214,6 +214,41 @@ async fn a_command_that_may_not_be_repeated_is_never_run_twice() {
         }
     });
     futures::stream::iter(runs).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+}
+
+async fn every_denial_is_audited_once(victim: Victim) {
+    let supply = Supply::with(&["file-render", "noop"]).await;
+    let sources = supply.publish(DENIED, POLICY).await;
+    let scenario = Scenario { supply: &supply, sources: &sources, operation_type: "test.denied", inputs: json!({}) };
+    let trace = supply.directory().join("trace");
+    let (fleet, operation, _) = scenario.run(victim, ("FETTLE_CRASH_TRACE", trace.to_str().unwrap())).await;
+    assert_eq!(operation["denials"].as_array().unwrap().len(), 1, "{operation:#}");
+    drop(fleet);
+    let runs = points(&trace).into_iter().map(|point| {
+        let scenario = &scenario;
+        async move {
+            let (mut fleet, operation, _) = scenario.run(victim, ("FETTLE_CRASH_AT", &point)).await;
+            assert_eq!(operation["failure"]["code"], "files.access-denied", "{point}: {operation:#}");
+            nothing_is_left(&mut fleet, victim, &point).await;
+            let rows = audited(&fleet).await;
+            let of = |attempt: &Value| rows.iter().filter(|row| &row["attempt"] == attempt).count();
+            // An attempt that was interrupted may have been denied before it was: that is another row.
+            assert!(rows.iter().all(|row| of(&row["attempt"]) == 1), "{point}: {rows:#?}");
+            let last = &step(&operation, "render")["attempt_number"];
+            assert_eq!(of(last), 1, "{point}: attempt {last} was denied, and {rows:#?}");
+        }
+    });
+    futures::stream::iter(runs).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denial_is_audited_once_whenever_the_host_is_killed() {
+    every_denial_is_audited_once(Victim::Host).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denial_is_audited_once_whenever_the_plane_is_killed() {
+    every_denial_is_audited_once(Victim::Plane).await;
 }
 
 fn tempfile_in_tmp() -> tempfile::TempDir {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod crashes;
+mod denials;
 mod interruptions;
 mod refusals;
 mod stage_a_model;
@@ -67,6 +68,19 @@ steps:
     uses: command.exec_allowlisted@v1
     with: { profile: mkdir, arguments: { directory: '${{ inputs.directory }}' } }
     grants: { exec: { profiles: [mkdir] } }
+";
+
+/// An operation whose step writes where it was not granted to.
+const DENIED: &str = r"
+operation_type: test.denied
+version: v1
+backend_type: node_agent
+input_schema: { type: object }
+steps:
+  - id: render
+    uses: file.render@v1
+    with: { template: 'x', values: {}, path: config/rendered.txt }
+    grants: { files: { write: [models] } }
 ";
 
 /// An operation that takes as long as it is told.

@@ -67,5 +67,7 @@ async fn a_grant_beyond_the_ceiling_is_refused_when_its_definition_is_registered
     let policy = POLICY.replace("files: { write: [models, config] }", "files: { write: [models] }");
     let (status, problem) = fleet.try_register(&supply.publish(crate::RENDER, &policy).await).await;
     assert_eq!(status.as_u16(), 422, "{problem:#}");
-    assert!(problem.to_string().contains("`files.write: config` is beyond the ceiling"), "{problem:#}");
+    let sentence = "the policy bundle does not allow `files.write: config`; to allow it, write `write: [models, config]` \
+                    under `ceiling.files` of the policy bundle";
+    assert!(problem.to_string().contains(sentence), "{problem:#}");
 }

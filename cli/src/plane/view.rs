@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fettle_model::{
+    access::Fix,
     failure::Failure,
     operation::{OperationStatus, StepStatus},
     plan::Plan,
@@ -67,6 +68,39 @@ pub struct Operation {
     /// Its steps, in the order of the plan; only where one operation is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<Step>>,
+    /// Calls that its steps were denied; only where one operation is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denials: Option<Vec<DeniedCall>>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+/// A capability call of a step that its host refused.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DeniedCall {
+    /// The step.
+    pub step_id: String,
+    /// 1 for the first.
+    pub attempt: u32,
+    /// The capability that was called.
+    pub capability: String,
+    /// The function of it.
+    pub function: String,
+    /// The rule that refused.
+    pub rule: String,
+    /// What the rule allows.
+    #[serde(default)]
+    pub allows: Vec<String>,
+    /// What was wanted.
+    #[serde(default)]
+    pub subject: String,
+    /// Denied calls of the attempt before this one that were not recorded.
+    #[serde(default)]
+    pub dropped: u64,
+    /// The line that would allow it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<Fix>,
     /// Everything else.
     #[serde(flatten)]
     pub rest: Rest,

@@ -6,6 +6,7 @@
 //!
 //! The full list is [`Configured`] and [`Prepared`]. Their defaults deny everything.
 
+pub mod denials;
 pub mod exec;
 pub mod facts;
 pub mod files;
@@ -16,6 +17,7 @@ pub mod transfer;
 use std::collections::BTreeSet;
 
 use fettle_model::{
+    access,
     definition::ArtifactConstraints,
     failure::{Failure, FailureClass},
     grant::{Capability, Grants},
@@ -91,6 +93,7 @@ pub struct Configured {
 /// The capabilities of one attempt.
 #[derive(Default)]
 pub struct Prepared {
+    pub(crate) denials: denials::Denials,
     pub(crate) report: report::Report,
     pub(crate) exec: exec::Exec,
     pub(crate) files: files::Files,
@@ -131,16 +134,7 @@ impl Configured {
         policy: &PolicyBundle,
         constraints: Option<&ArtifactConstraints>,
     ) -> Result<Self, Failure> {
-        let beyond = grants.beyond(&policy.ceiling);
-        if !beyond.is_empty() {
-            return Err(denied(
-                "grant.beyond-ceiling",
-                format!(
-                    "this node's policy does not allow {}; an administrator can add it to `ceiling` of the policy bundle",
-                    beyond.join(", ")
-                ),
-            ));
-        }
+        access::within(grants, policy)?;
         let files = files::Configured::new(grants.files.as_ref(), policy, node)?;
         Ok(Self {
             exec: exec::Configured::new(grants.exec.as_ref(), policy, node)?,
@@ -154,12 +148,14 @@ impl Configured {
     /// Fresh state for one attempt.
     #[must_use]
     pub fn prepare(&self, report: report::Report, attempt: &str) -> Prepared {
+        let denials = report.denials();
         Prepared {
-            exec: self.exec.prepare(attempt),
-            files: self.files.prepare(),
-            transfer: self.transfer.prepare(report.handle()),
-            facts: self.facts.prepare(),
-            gpu: self.gpu.prepare(),
+            exec: self.exec.prepare(attempt, denials.clone()),
+            files: self.files.prepare(denials.clone()),
+            transfer: self.transfer.prepare(report.handle(), denials.clone()),
+            facts: self.facts.prepare(denials.clone()),
+            gpu: self.gpu.prepare(denials.clone()),
+            denials,
             report,
         }
     }

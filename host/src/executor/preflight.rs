@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fettle_model::{
+    access::{self, Question},
     definition::ArtifactConstraints,
     failure::{Failure, FailureClass},
     name::StepId,
@@ -81,8 +82,16 @@ async fn ready(
 ) -> Result<Ready, Failure> {
     let loaded = executor.shelf.component(&planned.component).await?;
     check_descriptor(planned, &loaded)?;
-    let component = executor.sandbox.link(&loaded.compiled, &planned.grants).map_err(of_load)?;
-    let capabilities = Configured::new(&executor.node, &planned.grants, policy, constraints)?;
+    let access = access::of_step(&Question {
+        step: Some(&planned.id),
+        descriptor: &loaded.descriptor,
+        imports: Some(&loaded.compiled.imports().capabilities),
+        grants: Some(&planned.grants),
+        policy: Some(policy),
+    });
+    access.allow()?;
+    let component = executor.sandbox.link(&loaded.compiled, &access.effective).map_err(of_load)?;
+    let capabilities = Configured::new(&executor.node, &access.effective, policy, constraints)?;
     Ok(Ready { planned: planned.clone(), component, loaded, capabilities })
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     Executor, Interrupted, Signals, failure,
-    journal::{AttemptState, JournalError, Recorder},
+    journal::{AttemptState, JournalError, Recorder, Subject},
     preflight::{Prepared, Ready},
 };
 use crate::{
@@ -52,15 +52,23 @@ struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     fn start(application: &Application<'_>, number: u32, input: &'a str) -> Self {
         let Application { executor, task, ready, .. } = application;
-        let step_id = ready.planned.id.clone();
-        let recorder = Recorder::start(executor.journal.clone(), task.task_id.clone(), step_id, number);
+        let subject = Subject {
+            operation_id: task.operation_id.clone(),
+            task_id: task.task_id.clone(),
+            correlation_id: task.correlation_id.clone(),
+            step_id: ready.planned.id.clone(),
+            attempt: number,
+            component: ready.component.digest,
+        };
+        let recorder = Recorder::start(executor.journal.clone(), subject);
         let report = Report::new(Arc::new(recorder.clone()), executor.clock.clone());
         Self { number, input, began: Instant::now(), spent: Spent::default(), recorder, report }
     }
 
     /// Writes what is left of the log.
     async fn finish(self) -> Result<(), JournalError> {
-        // The report says last how much it has dropped.
+        // Both say last how much they have dropped.
+        self.report.denials().close();
         drop(self.report);
         self.recorder.finish().await
     }

@@ -49,10 +49,12 @@ impl AttemptState {
 
     /// After a call. An error here ends the attempt.
     pub(crate) fn end<A: Answer>(&mut self, function: Function, answer: A) -> wasmtime::Result<A> {
-        self.meter.carry(size::of(&answer))?;
         if answer.is_denied() {
-            tracing::warn!(capability = function.capability, function = function.name, "a step was denied");
+            self.capabilities.denials.record(function.capability, function.name);
+        } else {
+            self.capabilities.denials.forget();
         }
+        self.meter.carry(size::of(&answer))?;
         Ok(answer)
     }
 }

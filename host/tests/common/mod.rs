@@ -13,7 +13,7 @@ use fettle_host::{
     queue::Pressure,
     sandbox::{Call, Limits, Observation, Sandbox, Spent, Step, bindings::exports::fettle::step::step::Context},
 };
-use fettle_model::{failure::Failure, grant::Grants, policy::PolicyBundle, task::LogLine};
+use fettle_model::{denial::Denial, failure::Failure, grant::Grants, policy::PolicyBundle, task::LogLine};
 use fettle_supply::{RegistryClient, RegistryOptions};
 use serde_json::Value;
 
@@ -40,6 +40,7 @@ pub(crate) struct TestNode {
 pub(crate) struct Heard {
     pub(crate) lines: Mutex<Vec<LogLine>>,
     pub(crate) progress: Mutex<Vec<u8>>,
+    pub(crate) denials: Mutex<Vec<Denial>>,
 }
 
 impl report::Sink for Heard {
@@ -49,6 +50,10 @@ impl report::Sink for Heard {
 
     fn progress(&self, percent: u8, _message: Option<String>) {
         self.progress.lock().unwrap().push(percent);
+    }
+
+    fn denied(&self, denial: Denial) {
+        self.denials.lock().unwrap().push(denial);
     }
 }
 

@@ -55,6 +55,14 @@ impl fmt::Display for Fix {
     }
 }
 
+impl Fix {
+    /// A line that lists these values.
+    pub(crate) fn list<'a>(document: Document, at: String, field: &str, values: impl Iterator<Item = &'a str>) -> Self {
+        let values: Vec<String> = values.map(scalar).collect();
+        Self { document, at, line: format!("{field}: [{}]", values.join(", ")) }
+    }
+}
+
 /// Where the grants of a step stand: in its definition, or in a file of their own.
 pub(super) fn grants_of(step: Option<&StepId>) -> Vec<String> {
     step.map_or_else(Vec::new, |step| vec![format!("steps[{step}]"), "grants".to_owned()])
@@ -67,8 +75,8 @@ pub(super) fn adding(document: Document, path: &[String], grants: &Grants, entry
     } else {
         let same = |known: &Entry| known.capability == entry.capability && known.field == entry.field;
         let known = grants.entries().into_iter().filter(same).map(|known| scalar(&known.value));
-        let values: Vec<String> = known.chain([scalar(&entry.value)]).collect();
-        format!("{}: [{}]", entry.field, values.join(", "))
+        let known: Vec<String> = known.chain([scalar(&entry.value)]).collect();
+        format!("{}: [{}]", entry.field, known.join(", "))
     };
     nested(document, path, grants, entry.capability, &field)
 }

@@ -17,6 +17,7 @@ pub use self::{
 };
 use crate::{
     descriptor::Descriptor,
+    failure::{Failure, FailureClass},
     grant::{Capability, Grants},
     name::{Label, StepId},
     policy::PolicyBundle,
@@ -139,6 +140,29 @@ impl StepAccess {
     pub fn check(&self) -> Result<(), &Finding> {
         self.findings().find(|finding| finding.severity == Severity::Denied).map_or(Ok(()), Err)
     }
+
+    /// The same, as what ends an operation: every denial in one failure, under the code of the first.
+    ///
+    /// # Errors
+    /// Of class `denied`.
+    pub fn allow(&self) -> Result<(), Failure> {
+        refuse(self.findings().filter(|finding| finding.severity == Severity::Denied))
+    }
+}
+
+/// Succeeds when a node allows and has all that is granted.
+///
+/// # Errors
+/// Of class `denied`, with everything that it does not.
+pub fn within(grants: &Grants, policy: &PolicyBundle) -> Result<(), Failure> {
+    refuse(outside(grants, policy).iter().map(|(_, finding)| finding))
+}
+
+fn refuse<'a>(denials: impl Iterator<Item = &'a Finding>) -> Result<(), Failure> {
+    let mut denials = denials.peekable();
+    let Some(code) = denials.peek().map(|finding| finding.code.clone()) else { return Ok(()) };
+    let message = denials.map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    Err(Failure::new(FailureClass::Denied, code, message))
 }
 
 /// Computes what a step may reach.
@@ -221,8 +245,7 @@ fn requests(question: &Question<'_>, grants: &Grants, capability: Capability) ->
 }
 
 /// The entries of a grant that a node does not allow or does not have, each with why.
-#[must_use]
-pub fn outside(grants: &Grants, policy: &PolicyBundle) -> Vec<(Entry, Finding)> {
+fn outside(grants: &Grants, policy: &PolicyBundle) -> Vec<(Entry, Finding)> {
     let outside = |entry: Entry| {
         let (code, message, fix) = if policy.ceiling.allows(&entry) {
             unknown(&entry, policy)?
@@ -248,8 +271,10 @@ fn unknown(entry: &Entry, policy: &PolicyBundle) -> Option<(&'static str, String
                 return None;
             }
             let known = list(policy.roots.keys().map(Label::as_str).collect());
-            let message =
-                format!("the grant names `{}`, and the policy bundle has no root `{name}`; it has {known}", entry.value);
+            let message = format!(
+                "the grant names `{}`, and the policy bundle has no root `{name}`; it has {known}",
+                entry.value
+            );
             Some(("files.unknown-root", message, fix::root(policy, name)))
         }
         Capability::Exec if policy.profile(&entry.value).is_none() => {

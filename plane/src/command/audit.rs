@@ -29,12 +29,13 @@ impl Audit {
                     json!({
                         "sequence": row.sequence, "at": row.at, "actor": row.actor, "scope": row.scope,
                         "action": row.action, "resource_name": row.resource_name, "result": row.result,
-                        "correlation_id": row.correlation_id,
+                        "correlation_id": row.correlation_id, "details": row.details,
                     })
                     .to_string()
                 } else {
+                    let details = row.details.as_ref().map(|details| format!("  {details}")).unwrap_or_default();
                     format!(
-                        "{}  {}  {}  {}  {}  {}  {}",
+                        "{}  {}  {}  {}  {}  {}  {}{details}",
                         row.at, row.actor, row.scope, row.action, row.resource_name, row.result, row.correlation_id
                     )
                 })?;

@@ -1,9 +1,12 @@
 //! The audit trail: one row per mutation, and per refused one.
 
 use async_trait::async_trait;
+use fettle_model::{denial::Denial, digest::Digest, name::StepId};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::{StoreError, context::Context, page::Page};
+use crate::{StoreError, context::Context, id::OperationId, page::Page};
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +27,25 @@ pub struct AuditRecord {
     pub result: String,
     /// Follows the request.
     pub correlation_id: String,
+    /// What the action says beyond that: of a denial, [`DeniedCall`].
+    pub details: Option<Value>,
+}
+
+/// The action of an audit row that says that a step was denied a call. Its result is the rule.
+pub const STEP_DENIED: &str = "step.denied";
+
+/// A capability call of a step that its host refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeniedCall {
+    /// The step.
+    pub step_id: StepId,
+    /// 1 for the first.
+    pub attempt: u32,
+    /// The component that called.
+    pub component: Digest,
+    /// Which rule refused what.
+    #[serde(flatten)]
+    pub denial: Denial,
 }
 
 /// A mutation that was refused before it reached its verb.
@@ -47,6 +69,13 @@ pub trait AuditStore: Send + Sync {
     /// # Errors
     /// When the store does not answer.
     async fn audit(&self, page: Page<i64>) -> Result<Vec<AuditRecord>, StoreError>;
+
+    /// What was denied to the steps of an operation, in the order it was reported.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn denied_calls(&self, operation: OperationId, page: Page<i64>)
+    -> Result<Vec<(i64, DeniedCall)>, StoreError>;
 
     /// Writes down a refusal.
     ///

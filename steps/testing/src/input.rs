@@ -75,6 +75,8 @@ pub(crate) enum Mode {
     Facts,
     /// Reads the GPUs.
     Gpu,
+    /// Asks `count` times for the fact `name`, and answers how often it was refused.
+    Ask,
 }
 
 /// What `probe` answers.

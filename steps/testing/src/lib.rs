@@ -83,7 +83,8 @@ impl Step for Misbehaving {
             | Mode::WriteFile
             | Mode::Stat
             | Mode::Facts
-            | Mode::Gpu => answer,
+            | Mode::Gpu
+            | Mode::Ask => answer,
         })
     }
 

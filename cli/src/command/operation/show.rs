@@ -9,7 +9,7 @@ use crate::{
     command::target::PlaneArguments,
     error::CommandError,
     output,
-    plane::{Operation, Step},
+    plane::{DeniedCall, Operation, Step},
     watch::clean,
 };
 
@@ -66,6 +66,7 @@ fn text(operation: &Operation) -> String {
         let rows = steps.iter().map(row).collect::<Vec<_>>();
         text.push_str(&output::table(&["STEP", "KIND", "STATUS", "ATTEMPTS", "TIME"], &rows));
     }
+    text.push_str(&denials(operation.denials.as_deref().unwrap_or_default()));
     for step in steps {
         if let Some(failure) = &step.failure {
             let _ = write!(text, "\n{} failed: {}\n", step.step_id, clean(&failure.to_string()));
@@ -73,6 +74,28 @@ fn text(operation: &Operation) -> String {
         if let Some(output) = &step.output {
             let output = serde_json::to_string_pretty(output).unwrap_or_default();
             let _ = write!(text, "\n{} put out {output}\n", step.step_id);
+        }
+    }
+    text
+}
+
+/// What steps were denied, by which rule, and the lines that would allow it.
+fn denials(denials: &[DeniedCall]) -> String {
+    let mut text = String::new();
+    for denied in denials {
+        let DeniedCall { step_id, attempt, capability, function, rule, dropped, .. } = denied;
+        let on = if denied.subject.is_empty() { String::new() } else { format!(" on {}", denied.subject) };
+        let head = format!("{step_id} was denied {capability}.{function}{on} (attempt {attempt})");
+        let _ = write!(text, "\n{}\n", clean(&head));
+        let allows = if denied.allows.is_empty() { "nothing".to_owned() } else { denied.allows.join(", ") };
+        let _ = writeln!(text, "  rule      {}", clean(&format!("{rule} allows {allows}")));
+        if let Some(fix) = &denied.fix {
+            let _ = writeln!(text, "  to allow  {}", clean(&fix.line));
+            let place = if fix.at.is_empty() { "at the top of" } else { fix.at.as_str() };
+            let _ = writeln!(text, "  under     {} ({})", clean(place), fix.document);
+        }
+        if *dropped > 0 {
+            let _ = writeln!(text, "  {dropped} more denied calls before it were not recorded");
         }
     }
     text

@@ -17,7 +17,7 @@ use fettle_model::{
 use tokio::sync::Semaphore;
 
 pub use self::spawn::{Finished, Program, SpawnError, Spawner, Termination};
-use super::{Node, denied, files::NodePath};
+use super::{Node, denials::Denials, denied, files::NodePath};
 use crate::sandbox::bindings::fettle::exec::exec as wit;
 
 /// Children at once per attempt.
@@ -39,6 +39,7 @@ pub struct Exec {
     granted: Option<Arc<Granted>>,
     attempt: String,
     children: Option<Semaphore>,
+    denials: Denials,
 }
 
 impl Configured {
@@ -63,15 +64,19 @@ impl Configured {
         Ok(Self(Some(Arc::new(Granted { profiles, roots, spawner: node.spawner.clone() }))))
     }
 
-    pub(super) fn prepare(&self, attempt: &str) -> Exec {
-        Exec { granted: self.0.clone(), attempt: attempt.to_owned(), children: Some(Semaphore::new(CHILDREN)) }
+    pub(super) fn prepare(&self, attempt: &str, denials: Denials) -> Exec {
+        let children = Some(Semaphore::new(CHILDREN));
+        Exec { granted: self.0.clone(), attempt: attempt.to_owned(), children, denials }
     }
 }
 
 impl Exec {
     async fn start(&self, id: &str, arguments: Vec<wit::Argument>) -> Result<wit::Outcome, wit::Error> {
         let granted = self.granted.as_ref().ok_or(wit::Error::AccessDenied)?;
-        let profile = granted.profiles.get(id).ok_or(wit::Error::AccessDenied)?;
+        let profile = granted.profiles.get(id).ok_or_else(|| {
+            self.denials.note("exec.profiles", granted.profiles.keys(), id);
+            wit::Error::AccessDenied
+        })?;
         let given: Vec<(String, String)> =
             arguments.into_iter().map(|argument| (argument.name, argument.value)).collect();
         let vector =

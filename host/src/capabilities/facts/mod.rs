@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use fettle_model::grant::{Fact, FactsGrant};
 
 pub use self::mounts::Silent;
-use super::Node;
+use super::{Node, denials::Denials};
 use crate::blocking::Blocking;
 use crate::sandbox::bindings::fettle::facts::facts::{
     Error, Filesystem, KernelMessage, MemoryUsage, Process, SystemInformation,
@@ -44,7 +44,10 @@ pub struct Configured {
 
 /// The state of one attempt.
 #[derive(Default)]
-pub struct Facts(Configured);
+pub struct Facts {
+    configured: Configured,
+    denials: Denials,
+}
 
 impl Configured {
     pub(super) fn new(grant: Option<&FactsGrant>, node: &Node) -> Self {
@@ -55,8 +58,8 @@ impl Configured {
         }
     }
 
-    pub(super) fn prepare(&self) -> Facts {
-        Facts(self.clone())
+    pub(super) fn prepare(&self, denials: Denials) -> Facts {
+        Facts { configured: self.clone(), denials }
     }
 }
 
@@ -66,11 +69,13 @@ impl Facts {
         fact: Fact,
         read: impl FnOnce(&Source) -> Result<T, String> + Send + 'static,
     ) -> Result<T, Error> {
-        if !self.0.readable.contains(&fact) {
+        let Configured { readable, source, blocking } = &self.configured;
+        if !readable.contains(&fact) {
+            self.denials.note("facts.read", readable, fact);
             return Err(Error::AccessDenied);
         }
-        let source = self.0.source.clone();
-        match self.0.blocking.run_within(DEADLINE, "reading a fact", move || read(&source)).await {
+        let source = source.clone();
+        match blocking.run_within(DEADLINE, "reading a fact", move || read(&source)).await {
             Ok(result) => result.map_err(Error::Unavailable),
             Err(error) => Err(Error::Unavailable(error.to_string())),
         }
@@ -88,7 +93,7 @@ impl Facts {
 
     pub(super) async fn filesystems(&mut self) -> Result<Vec<Filesystem>, Error> {
         let listed = self.read(Fact::Filesystems, |_| mounts::list()).await?;
-        mounts::ask(&self.0.blocking, &self.0.source.silent, listed).await.map_err(Error::Unavailable)
+        mounts::ask(&self.configured.blocking, &self.configured.source.silent, listed).await.map_err(Error::Unavailable)
     }
 
     pub(super) async fn processes(&mut self) -> Result<Vec<Process>, Error> {

@@ -24,7 +24,7 @@ use rustix::{
 
 pub use self::digest::DigestCache;
 pub(crate) use self::{path::NodePath, write::temporary_name};
-use super::{Node, denied};
+use super::{Node, denials::Denials, denied};
 use crate::{
     blocking::Blocking,
     sandbox::bindings::fettle::files::files::{Attributes, Error, Kind, Metadata},
@@ -50,7 +50,10 @@ pub(crate) struct Root {
 
 /// The state of one attempt.
 #[derive(Default)]
-pub struct Files(Configured);
+pub struct Files {
+    configured: Configured,
+    denials: Denials,
+}
 
 impl Configured {
     pub(super) fn new(grant: Option<&FilesGrant>, policy: &PolicyBundle, node: &Node) -> Result<Self, Failure> {
@@ -81,8 +84,8 @@ impl Configured {
         })
     }
 
-    pub(super) fn prepare(&self) -> Files {
-        Files(self.clone())
+    pub(super) fn prepare(&self, denials: Denials) -> Files {
+        Files { configured: self.clone(), denials }
     }
 
     /// The digests that are known, to be added to when a transfer has verified a file.
@@ -96,23 +99,23 @@ impl Configured {
     }
 
     /// A path that may be read.
-    pub(crate) fn readable(&self, path: &str) -> Result<NodePath, Error> {
-        self.checked(path, FilesGrant::may_read)
+    pub(crate) fn readable(&self, path: &str, denials: &Denials) -> Result<NodePath, Error> {
+        let parsed = parse(path)?;
+        if self.grant.may_read(path) && self.roots.contains_key(parsed.root()) {
+            return Ok(parsed);
+        }
+        denials.note("files.read", self.grant.read.union(&self.grant.write), path);
+        Err(Error::AccessDenied)
     }
 
     /// A path that may be written.
-    pub(crate) fn writable(&self, path: &str) -> Result<NodePath, Error> {
-        self.checked(path, FilesGrant::may_write)
-    }
-
-    fn checked(&self, path: &str, may: fn(&FilesGrant, &str) -> bool) -> Result<NodePath, Error> {
-        let parsed = NodePath::parse(path)
-            .map_err(|rule| Error::InvalidPath(format!("`{}` {rule}", path.chars().take(200).collect::<String>())))?;
-        if may(&self.grant, path) && self.roots.contains_key(parsed.root()) {
-            Ok(parsed)
-        } else {
-            Err(Error::AccessDenied)
+    pub(crate) fn writable(&self, path: &str, denials: &Denials) -> Result<NodePath, Error> {
+        let parsed = parse(path)?;
+        if self.grant.may_write(path) && self.roots.contains_key(parsed.root()) {
+            return Ok(parsed);
         }
+        denials.note("files.write", &self.grant.write, path);
+        Err(Error::AccessDenied)
     }
 
     /// The directory of the path's root.
@@ -159,20 +162,25 @@ pub(crate) fn error_of(errno: Errno) -> Error {
     }
 }
 
+fn parse(path: &str) -> Result<NodePath, Error> {
+    let named = |rule| Error::InvalidPath(format!("`{}` {rule}", path.chars().take(200).collect::<String>()));
+    NodePath::parse(path).map_err(named)
+}
+
 impl Files {
     /// Does file work on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let done = self.0.blocking.run("reading or writing files", work).await;
+        let done = self.configured.blocking.run("reading or writing files", work).await;
         done.map_err(|error| Error::Failed(error.to_string()))?
     }
 
     pub(super) async fn stat(&mut self, path: String) -> Result<Option<Metadata>, Error> {
-        let configured = self.0.clone();
+        let (configured, denials) = (self.configured.clone(), self.denials.clone());
         self.blocking(move || {
-            let path = configured.readable(&path)?;
+            let path = configured.readable(&path, &denials)?;
             match path.open(configured.root(&path)?, OFlags::PATH) {
                 Err(Error::NotFound) => Ok(None),
                 Err(error) => Err(error),
@@ -183,9 +191,9 @@ impl Files {
     }
 
     pub(super) async fn read(&mut self, path: String, limit: u64) -> Result<Vec<u8>, Error> {
-        let configured = self.0.clone();
+        let (configured, denials) = (self.configured.clone(), self.denials.clone());
         self.blocking(move || {
-            let path = configured.readable(&path)?;
+            let path = configured.readable(&path, &denials)?;
             let file = path.open(configured.root(&path)?, OFlags::RDONLY)?;
             let limit = limit.min(CONTENT_LIMIT);
             let metadata = metadata(&file)?;
@@ -201,9 +209,9 @@ impl Files {
     }
 
     pub(super) async fn digest(&mut self, path: String) -> Result<Option<String>, Error> {
-        let configured = self.0.clone();
+        let (configured, denials) = (self.configured.clone(), self.denials.clone());
         self.blocking(move || {
-            let path = configured.readable(&path)?;
+            let path = configured.readable(&path, &denials)?;
             match path.open(configured.root(&path)?, OFlags::RDONLY) {
                 Err(Error::NotFound) => Ok(None),
                 Err(error) => Err(error),
@@ -219,9 +227,9 @@ impl Files {
         content: Vec<u8>,
         attributes: Attributes,
     ) -> Result<bool, Error> {
-        let configured = self.0.clone();
+        let (configured, denials) = (self.configured.clone(), self.denials.clone());
         self.blocking(move || {
-            let path = configured.writable(&path)?;
+            let path = configured.writable(&path, &denials)?;
             if content.len() as u64 > CONTENT_LIMIT {
                 return Err(Error::TooLarge(CONTENT_LIMIT));
             }
@@ -231,9 +239,9 @@ impl Files {
     }
 
     pub(super) async fn remove(&mut self, path: String) -> Result<bool, Error> {
-        let configured = self.0.clone();
+        let (configured, denials) = (self.configured.clone(), self.denials.clone());
         self.blocking(move || {
-            let path = configured.writable(&path)?;
+            let path = configured.writable(&path, &denials)?;
             match path.open(configured.root(&path)?, OFlags::PATH) {
                 Err(Error::NotFound) => return Ok(false),
                 Err(error) => return Err(error),

@@ -10,6 +10,7 @@ use fettle_model::grant::GpuGrant;
 
 use super::{
     Node,
+    denials::Denials,
     exec::{Program, Spawner, Termination},
 };
 use crate::sandbox::bindings::fettle::gpu::gpu as wit;
@@ -41,7 +42,10 @@ pub struct Configured(Option<Probe>);
 
 /// The state of one attempt.
 #[derive(Default)]
-pub struct Gpu(Option<Probe>);
+pub struct Gpu {
+    probe: Option<Probe>,
+    denials: Denials,
+}
 
 impl Probe {
     /// A probe with an empty environment and the default deadline.
@@ -90,14 +94,17 @@ impl Configured {
         Self(grant.filter(|grant| grant.read).map(|_| node.gpu.clone()))
     }
 
-    pub(super) fn prepare(&self) -> Gpu {
-        Gpu(self.0.clone())
+    pub(super) fn prepare(&self, denials: Denials) -> Gpu {
+        Gpu { probe: self.0.clone(), denials }
     }
 }
 
 impl Gpu {
     pub(super) async fn read(&mut self) -> Result<wit::Snapshot, wit::Error> {
-        let probe = self.0.as_ref().ok_or(wit::Error::AccessDenied)?;
+        let probe = self.probe.as_ref().ok_or_else(|| {
+            self.denials.note("gpu.read", ["false"], "true");
+            wit::Error::AccessDenied
+        })?;
         match probe.snapshot().await {
             Ok(snapshot) => Ok(snapshot.into()),
             Err(nvml::Error::NotApplicable(reason)) => Err(wit::Error::NotApplicable(reason)),

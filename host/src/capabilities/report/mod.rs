@@ -4,8 +4,12 @@ mod calls;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fettle_model::task::{LogLevel, LogLine};
+use fettle_model::{
+    denial::Denial,
+    task::{LogLevel, LogLine},
+};
 
+use super::denials::Denials;
 use crate::{
     clock::{Clock, Milliseconds},
     sandbox::bindings::fettle::report::report::Level,
@@ -22,6 +26,8 @@ pub trait Sink: Send + Sync {
     fn line(&self, line: LogLine);
     /// How far the attempt is.
     fn progress(&self, percent: u8, message: Option<String>);
+    /// A call that was refused; a bounded number of an attempt.
+    fn denied(&self, denial: Denial);
 }
 
 /// The state of one attempt.
@@ -36,6 +42,7 @@ struct Shared {
     sink: Arc<dyn Sink>,
     clock: Clock,
     state: Mutex<State>,
+    denials: Denials,
 }
 
 #[derive(Default)]
@@ -51,7 +58,14 @@ impl Report {
     /// Reports to `sink`.
     #[must_use]
     pub fn new(sink: Arc<dyn Sink>, clock: Clock) -> Self {
-        Self(Some(Handle(Some(Arc::new(Shared { sink, clock, state: Mutex::default() })))))
+        let denials = Denials::new(Arc::clone(&sink), clock.clone());
+        Self(Some(Handle(Some(Arc::new(Shared { sink, clock, state: Mutex::default(), denials })))))
+    }
+
+    /// Where the denials of the attempt are recorded.
+    pub(crate) fn denials(&self) -> Denials {
+        let shared = self.0.as_ref().and_then(|handle| handle.0.as_ref());
+        shared.map(|shared| shared.denials.clone()).unwrap_or_default()
     }
 
     pub(crate) fn handle(&self) -> Handle {

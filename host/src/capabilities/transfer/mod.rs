@@ -19,7 +19,7 @@ use fettle_supply::RegistryClient;
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use self::blob::{Meter, Target};
-use super::{Node, files, report};
+use super::{Node, denials::Denials, files, report};
 use crate::queue::Queue;
 use crate::sandbox::bindings::fettle::transfer::transfer::{Blob, Error, Manifest, Transferred};
 
@@ -60,6 +60,7 @@ struct Granted {
 pub struct Transfer {
     granted: Option<Arc<Granted>>,
     report: report::Handle,
+    denials: Denials,
 }
 
 impl Configured {
@@ -79,15 +80,25 @@ impl Configured {
         Self(granted.map(Arc::new))
     }
 
-    pub(super) fn prepare(&self, report: report::Handle) -> Transfer {
-        Transfer { granted: self.0.clone(), report }
+    pub(super) fn prepare(&self, report: report::Handle, denials: Denials) -> Transfer {
+        Transfer { granted: self.0.clone(), report, denials }
     }
 }
 
 impl Granted {
-    fn allows(&self, repository: &Repository) -> Result<(), Error> {
-        let allowed = self.constraints.as_ref().is_none_or(|constraints| constraints.allows(repository.path()));
-        if allowed && self.grant.hosts.contains(repository.registry()) { Ok(()) } else { Err(Error::AccessDenied) }
+    fn allows(&self, repository: &Repository, denials: &Denials) -> Result<(), Error> {
+        if !self.grant.hosts.contains(repository.registry()) {
+            denials.note("transfer.hosts", &self.grant.hosts, repository.registry());
+            return Err(Error::AccessDenied);
+        }
+        match &self.constraints {
+            Some(constraints) if !constraints.allows(repository.path()) => {
+                let rule = "artifact_constraints.allowed_repositories";
+                denials.note(rule, &constraints.allowed_repositories, repository.path());
+                Err(Error::AccessDenied)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// All blobs of one call together stay within what the definition allows.
@@ -101,12 +112,12 @@ impl Granted {
         }
     }
 
-    fn target(&self, wanted: &Blob) -> Result<Target, Error> {
+    fn target(&self, wanted: &Blob, denials: &Denials) -> Result<Target, Error> {
         let digest: Digest = wanted
             .digest
             .parse()
             .map_err(|error: fettle_model::digest::ParseDigestError| Error::InvalidRequest(error.to_string()))?;
-        let path = self.files.writable(&wanted.destination).map_err(of_files)?;
+        let path = self.files.writable(&wanted.destination, denials).map_err(of_files)?;
         Ok(Target { digest, size: wanted.size, path })
     }
 }
@@ -117,7 +128,7 @@ impl Transfer {
         let reference: Reference = reference
             .parse()
             .map_err(|error: fettle_model::reference::ParseReferenceError| Error::InvalidRequest(error.to_string()))?;
-        granted.allows(&reference.repository)?;
+        granted.allows(&reference.repository, &self.denials)?;
         let manifest = granted
             .transfers
             .registry
@@ -132,11 +143,12 @@ impl Transfer {
         let repository: Repository = repository
             .parse()
             .map_err(|error: fettle_model::reference::ParseReferenceError| Error::InvalidRequest(error.to_string()))?;
-        granted.allows(&repository)?;
+        granted.allows(&repository, &self.denials)?;
         if blobs.len() > BLOBS {
             return Err(Error::LimitExceeded(format!("{} blobs at once; at most {BLOBS}", blobs.len())));
         }
-        let targets = blobs.iter().map(|wanted| granted.target(wanted)).collect::<Result<Vec<_>, _>>()?;
+        let targets =
+            blobs.iter().map(|wanted| granted.target(wanted, &self.denials)).collect::<Result<Vec<_>, _>>()?;
         let meter = Arc::new(Meter::new(self.report.clone(), granted.check_size(&targets)?));
         let transfers = targets.into_iter().map(|target| {
             let (granted, repository, meter) = (Arc::clone(granted), repository.clone(), Arc::clone(&meter));

@@ -21,7 +21,7 @@ use sqlx::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use self::recorder::Recorder;
+pub use self::recorder::{Recorder, Subject};
 use self::{
     change::{Change, Written},
     writer::Request,

@@ -7,6 +7,8 @@ use std::{
 };
 
 use fettle_model::{
+    denial::Denial,
+    digest::Digest,
     name::StepId,
     task::{LogLevel, LogLine, StepEvent},
 };
@@ -31,11 +33,26 @@ pub struct Recorder {
     _stop_when_dropped: Arc<DropGuard>,
 }
 
+/// Whose attempt it is.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The operation.
+    pub operation_id: String,
+    /// Its task on this node.
+    pub task_id: String,
+    /// Follows the operation through every log.
+    pub correlation_id: String,
+    /// The step.
+    pub step_id: StepId,
+    /// 1 for the first.
+    pub attempt: u32,
+    /// The component that is run.
+    pub component: Digest,
+}
+
 struct Shared {
     journal: Journal,
-    task_id: String,
-    step_id: StepId,
-    attempt: u32,
+    subject: Subject,
     gathered: Mutex<Gathered>,
     news: Notify,
     stop: CancellationToken,
@@ -44,23 +61,17 @@ struct Shared {
 #[derive(Default)]
 struct Gathered {
     lines: Vec<LogLine>,
+    denials: Vec<Denial>,
     progress: Option<(u8, Option<String>)>,
 }
 
 impl Recorder {
     /// Starts to gather.
     #[must_use]
-    pub fn start(journal: Journal, task_id: String, step_id: StepId, attempt: u32) -> Self {
+    pub fn start(journal: Journal, subject: Subject) -> Self {
         let stop = CancellationToken::new();
-        let shared = Arc::new(Shared {
-            journal,
-            task_id,
-            step_id,
-            attempt,
-            gathered: Mutex::default(),
-            news: Notify::new(),
-            stop: stop.clone(),
-        });
+        let shared =
+            Arc::new(Shared { journal, subject, gathered: Mutex::default(), news: Notify::new(), stop: stop.clone() });
         let writer = tokio::spawn(write(Arc::clone(&shared)));
         Self { shared, writer: Arc::new(Mutex::new(Some(writer))), _stop_when_dropped: Arc::new(stop.drop_guard()) }
     }
@@ -91,15 +102,20 @@ impl Shared {
     }
 
     async fn flush(&self) -> Result<(), JournalError> {
-        let Gathered { lines, progress } = std::mem::take(&mut *self.lock());
+        let Gathered { lines, denials, progress } = std::mem::take(&mut *self.lock());
+        let Subject { step_id, attempt, component, .. } = &self.subject;
+        let (step_id, attempt, component) = (|| step_id.clone(), *attempt, *component);
         let mut events = Vec::new();
+        if !denials.is_empty() {
+            events.push(StepEvent::Denied { step_id: step_id(), attempt, component, denials });
+        }
         if !lines.is_empty() {
-            events.push(StepEvent::Log { step_id: self.step_id.clone(), attempt: self.attempt, lines });
+            events.push(StepEvent::Log { step_id: step_id(), attempt, lines });
         }
         if let Some((percent, message)) = progress {
-            events.push(StepEvent::Progress { step_id: self.step_id.clone(), percent, message });
+            events.push(StepEvent::Progress { step_id: step_id(), percent, message });
         }
-        if events.is_empty() { Ok(()) } else { self.journal.append(&self.task_id, events).await }
+        if events.is_empty() { Ok(()) } else { self.journal.append(&self.subject.task_id, events).await }
     }
 }
 
@@ -123,6 +139,24 @@ async fn write(shared: Arc<Shared>) -> Result<(), JournalError> {
 impl Sink for Recorder {
     fn line(&self, line: LogLine) {
         self.shared.lock().lines.push(line);
+        self.shared.news.notify_one();
+    }
+
+    fn denied(&self, denial: Denial) {
+        let Subject { operation_id, task_id, correlation_id, step_id, attempt, component } = &self.shared.subject;
+        tracing::warn!(
+            target: "fettle::audit",
+            operation_id, task_id, correlation_id, %step_id, attempt, %component,
+            capability = denial.capability, function = denial.function, rule = denial.rule,
+            subject = denial.subject, number = denial.number, dropped = denial.dropped,
+            "a step was denied"
+        );
+        let text = denial.sentence(step_id);
+        {
+            let mut gathered = self.shared.lock();
+            gathered.lines.push(LogLine { at: denial.at, level: LogLevel::Warn, text });
+            gathered.denials.push(denial);
+        }
         self.shared.news.notify_one();
     }
 

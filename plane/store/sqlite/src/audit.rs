@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use fettle_store::{
     StoreError,
-    audit::{AuditRecord, AuditStore, Refusal},
+    audit::{AuditRecord, AuditStore, DeniedCall, Refusal, STEP_DENIED},
     context::Context,
+    id::OperationId,
     page::Page,
     project::Project,
 };
@@ -43,6 +44,42 @@ pub(crate) async fn record(
     insert(unit, context, scope, action, resource_name, "ok").await
 }
 
+/// Denied calls kept of one operation: far more than its hosts report, and few enough for one that lies.
+const DENIED_CALLS: i64 = 10_000;
+
+/// Writes the row of a denied call, unless it is there: a report may come twice.
+pub(crate) async fn record_denied(
+    unit: &mut Unit,
+    context: &Context,
+    subject: &Subject,
+    task_id: &str,
+    denied: &DeniedCall,
+) -> Result<(), StoreError> {
+    let DeniedCall { step_id, attempt, denial, .. } = denied;
+    sqlx::query(
+        "INSERT INTO audit_logs (at, actor, scope, action, resource_name, result, correlation_id, operation_id,
+             details, report_key)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
+         WHERE (SELECT count(*) FROM audit_logs WHERE operation_id = $8 AND report_key IS NOT NULL) < $11
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(context.at.as_millisecond())
+    .bind(context.actor.to_string())
+    .bind(subject.scope())
+    .bind(STEP_DENIED)
+    .bind(format!("{}/steps/{step_id}", subject.resource_name()))
+    .bind(&denial.rule)
+    .bind(&subject.correlation_id)
+    .bind(&subject.operation_id)
+    .bind(row::text("denial", denied)?)
+    .bind(format!("{task_id}/{step_id}/{attempt}/{}/{}", denial.number, denial.at))
+    .bind(DENIED_CALLS)
+    .execute(&mut unit.connection)
+    .await
+    .map_err(unavailable("audit"))?;
+    Ok(())
+}
+
 async fn insert(
     unit: &mut Unit,
     context: &Context,
@@ -78,6 +115,13 @@ struct Row {
     resource_name: String,
     result: String,
     correlation_id: String,
+    details: Option<String>,
+}
+
+#[derive(FromRow)]
+struct DeniedRow {
+    sequence: i64,
+    details: String,
 }
 
 #[async_trait]
@@ -100,9 +144,28 @@ impl AuditStore for SqliteStore {
                     resource_name: found.resource_name,
                     result: found.result,
                     correlation_id: found.correlation_id,
+                    details: found.details.map(|text| row::document("audit row", &text)).transpose()?,
                 })
             })
             .collect()
+    }
+
+    async fn denied_calls(
+        &self,
+        operation: OperationId,
+        page: Page<i64>,
+    ) -> Result<Vec<(i64, DeniedCall)>, StoreError> {
+        let rows: Vec<DeniedRow> = sqlx::query_as(
+            "SELECT sequence, details FROM audit_logs
+             WHERE operation_id = $1 AND report_key IS NOT NULL AND sequence > $2 ORDER BY sequence LIMIT $3",
+        )
+        .bind(operation.to_string())
+        .bind(page.after.unwrap_or(0))
+        .bind(page.size)
+        .fetch_all(&self.readers)
+        .await
+        .map_err(unavailable("denied calls"))?;
+        rows.into_iter().map(|found| Ok((found.sequence, row::document("denied call", &found.details)?))).collect()
     }
 
     async fn record_refusal(&self, refusal: Refusal, context: Context) -> Result<(), StoreError> {

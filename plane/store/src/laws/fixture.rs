@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use fettle_model::{
     catalog::Catalog,
     definition::Definition,
+    denial::Denial,
     digest::Digest,
     document,
     name::StepId,
@@ -219,6 +220,23 @@ pub fn succeeded(name: &str, output: Value) -> StepEvent {
 pub fn logged(name: &str, lines: &[&str]) -> StepEvent {
     let line = |text: &&str| LogLine { at: 1, level: LogLevel::Info, text: (*text).to_owned() };
     StepEvent::Log { step_id: step(name), attempt: 1, lines: lines.iter().map(line).collect() }
+}
+
+/// Denied calls of the first attempt of a step, made at that second, with these numbers.
+#[must_use]
+pub fn denied(name: &str, second: i64, numbers: &[u32]) -> StepEvent {
+    let denial = |number: &u32| Denial {
+        number: *number,
+        at: at(second).as_millisecond(),
+        capability: "files".to_owned(),
+        function: "write".to_owned(),
+        rule: "files.write".to_owned(),
+        allows: vec!["models".to_owned()],
+        subject: format!("config/{number}"),
+        dropped: 0,
+    };
+    let denials = numbers.iter().map(denial).collect();
+    StepEvent::Denied { step_id: step(name), attempt: 1, component: Digest::of(b"noop"), denials }
 }
 
 /// A node with an operation that it runs.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a law fails by panicking")]
 
 pub mod definitions;
+pub mod denials;
 pub mod fixture;
 pub mod leases;
 pub mod nodes;
@@ -34,6 +35,8 @@ macro_rules! laws {
                 an_unknown_step_is_refused_alone, a_task_is_complete_when_every_step_succeeded,
                 ending_twice_is_ending_once, a_failure_settles_every_step, canceled_needs_a_request,
                 the_story_is_told_in_order, logs_are_paged_by_step, long_lines_are_cut, mutations_are_audited;
+            denials: a_denied_call_is_audited_once, a_denied_call_is_never_lost_to_wrong_counting,
+                a_denied_call_of_an_unknown_step_is_refused_alone, a_denied_call_is_small_whatever_a_node_says;
         );
     };
     (@each $open:path; $($module:ident: $($law:ident),+;)+) => {

@@ -9,6 +9,7 @@ use fettle_model::{
 };
 use fettle_store::{
     StoreError,
+    audit::DeniedCall,
     context::Context,
     event::EventKind,
     id::TaskId,
@@ -19,9 +20,12 @@ use serde_json::{Value, json};
 use sqlx::FromRow;
 
 use super::held::{Fence, Held, start_operation};
-use crate::{error::unavailable, event, log, operation::subject::with, row, writer::Unit};
+use crate::{audit, error::unavailable, event, log, operation::subject::with, row, writer::Unit};
 
 const VERB: &str = "apply_reports";
+
+/// Denied calls stored of one report. A host reports fewer of a whole attempt.
+const DENIALS: usize = 64;
 
 /// A task while reports of it are stored.
 struct Target {
@@ -78,9 +82,11 @@ async fn apply(
     match target.held.fence(&report.lease) {
         Fence::Stale => return Ok(Verdict::Stale),
         Fence::Ended => return Ok(if seen { Verdict::Accepted } else { Verdict::Stale }),
-        // A result is guarded by the state of its step, so it needs no number: should a host count
-        // wrongly after a crash, a line of a log may be lost, but never a result.
-        Fence::Current if seen && !matches!(report.event, StepEvent::Finished { .. }) => return Ok(Verdict::Accepted),
+        // A result is guarded by the state of its step and a denial by its own key, so they need no number:
+        // should a host count wrongly after a crash, a line of a log may be lost, but neither of them.
+        Fence::Current if seen && !matches!(report.event, StepEvent::Finished { .. } | StepEvent::Denied { .. }) => {
+            return Ok(Verdict::Accepted);
+        }
         Fence::Current => {}
     }
     store(unit, target, &report.event, context).await?;
@@ -142,6 +148,17 @@ async fn store(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Co
             progress(unit, target, step_id, step, StepStatus::Running, fields, context).await
         }
         StepEvent::Log { step_id, attempt, lines } => append_log(unit, target, step_id, *attempt, lines).await,
+        StepEvent::Denied { step_id, attempt, component, denials } => {
+            refuse_unknown(unit, target, step_id).await?;
+            for denial in denials.iter().take(DENIALS) {
+                let denial = denial.clone().shortened();
+                let (step_id, attempt) = (step_id.clone(), *attempt);
+                let denied = DeniedCall { step_id, attempt, component: *component, denial };
+                let task_id = target.task_id.to_string();
+                audit::record_denied(unit, context, &target.held.subject, &task_id, &denied).await?;
+            }
+            Ok(())
+        }
         StepEvent::Retrying { step_id, attempt, failure, wait_ms } => {
             let step = sqlx::query_as(update_open_step!("message = $3, percent = NULL"))
                 .bind(target.task_id.to_string())

@@ -6,7 +6,7 @@ use axum::{
 };
 use fettle_store::token::ProjectRole;
 
-use super::{find, view::OperationView};
+use super::{find, view::OperationView, whole};
 use crate::{
     api::{Problem, problem::ProblemDocument},
     identity::Caller,
@@ -32,6 +32,5 @@ pub(crate) async fn cancel(
     let project = caller.project(&project, ProjectRole::Member, "operation.cancel").await?;
     let operation = find(&state, &project, &id).await?;
     let canceled = state.store.cancel_operation(&project.project_id, operation.id, caller.context()).await?;
-    let steps = state.store.steps(canceled.id).await?;
-    Ok(Json(OperationView::whole(canceled, steps)))
+    Ok(Json(whole(&state, canceled).await?))
 }

@@ -11,9 +11,13 @@ mod request;
 pub(crate) mod show;
 mod view;
 
-use fettle_store::{id::OperationId, operation::Operation, project::Project};
+use fettle_store::{id::OperationId, operation::Operation, page::Page, project::Project};
 
+use self::view::OperationView;
 use crate::{api::Problem, state::State};
+
+/// Denied calls that are shown with an operation.
+const DENIALS: u32 = 100;
 
 /// The operation of a project, or 404.
 async fn find(state: &State, project: &Project, id: &str) -> Result<Operation, Problem> {
@@ -22,6 +26,13 @@ async fn find(state: &State, project: &Project, id: &str) -> Result<Operation, P
         Err(_) => None,
     };
     found.ok_or_else(|| unknown(project, id))
+}
+
+/// One operation with its steps and what they were denied.
+async fn whole(state: &State, operation: Operation) -> Result<OperationView, Problem> {
+    let steps = state.store.steps(operation.id).await?;
+    let denied = state.store.denied_calls(operation.id, Page { after: None, size: DENIALS }).await?;
+    Ok(OperationView::whole(operation, steps, denied.into_iter().map(|(_, denied)| denied).collect()))
 }
 
 fn unknown(project: &Project, id: &str) -> Problem {

@@ -6,14 +6,14 @@ use axum::{
 };
 use fettle_store::token::ProjectRole;
 
-use super::{find, view::OperationView};
+use super::{find, view::OperationView, whole};
 use crate::{
     api::{Problem, problem::ProblemDocument},
     identity::Caller,
     state::State,
 };
 
-/// Shows one operation with its steps.
+/// Shows one operation with its steps and what they were denied.
 #[utoipa::path(get, path = "/api/v1/projects/{project}/operations/{operation_id}", tag = "operations",
     params(
         ("project" = String, Path, description = "project"),
@@ -30,6 +30,5 @@ pub(crate) async fn show(
 ) -> Result<Json<OperationView>, Problem> {
     let project = caller.project(&project, ProjectRole::Viewer, "operation.show").await?;
     let operation = find(&state, &project, &id).await?;
-    let steps = state.store.steps(operation.id).await?;
-    Ok(Json(OperationView::whole(operation, steps)))
+    Ok(Json(whole(&state, operation).await?))
 }

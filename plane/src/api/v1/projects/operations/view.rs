@@ -1,7 +1,10 @@
 //! Operations and steps as they are shown.
 
 use fettle_model::{failure::Failure, operation::StepOutcome};
-use fettle_store::operation::{Ending, Operation, OperationState, Step, StepState};
+use fettle_store::{
+    audit::DeniedCall,
+    operation::{Ending, Operation, OperationState, Step, StepState},
+};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -60,6 +63,38 @@ pub(crate) struct OperationView {
     /// Its steps, in the order of the plan; only where one operation is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<Vec<StepView>>,
+    /// Calls that its steps were denied, the first 100; only where one operation is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    denials: Option<Vec<DenialView>>,
+}
+
+/// A capability call of a step that its host refused.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DenialView {
+    /// The step.
+    step_id: String,
+    /// 1 for the first.
+    attempt: u32,
+    /// Digest of the component that called.
+    component: String,
+    /// RFC 3339, by the node's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    /// The capability that was called.
+    capability: String,
+    /// The function of it.
+    function: String,
+    /// The rule that refused.
+    rule: String,
+    /// What the rule allows.
+    allows: Vec<String>,
+    /// What was wanted.
+    subject: String,
+    /// Denied calls of the attempt before this one that were not recorded.
+    dropped: u64,
+    /// The line that would allow it: `document`, `at`, `line`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<Value>,
 }
 
 /// A failure.
@@ -171,12 +206,37 @@ impl OperationView {
             finished_at: text(finished_at),
             cancel_requested_at: text(operation.cancel_requested_at),
             steps: None,
+            denials: None,
         }
     }
 
     /// One operation.
-    pub(super) fn whole(operation: Operation, steps: Vec<Step>) -> Self {
-        Self { steps: Some(steps.into_iter().map(StepView::from).collect()), ..Self::brief(operation) }
+    pub(super) fn whole(operation: Operation, steps: Vec<Step>, denied: Vec<DeniedCall>) -> Self {
+        Self {
+            steps: Some(steps.into_iter().map(StepView::from).collect()),
+            denials: Some(denied.into_iter().map(DenialView::from).collect()),
+            ..Self::brief(operation)
+        }
+    }
+}
+
+impl From<DeniedCall> for DenialView {
+    fn from(denied: DeniedCall) -> Self {
+        let DeniedCall { step_id, attempt, component, denial } = denied;
+        let fix = denial.fix(&step_id).and_then(|fix| serde_json::to_value(fix).ok());
+        Self {
+            step_id: step_id.to_string(),
+            attempt,
+            component: component.to_string(),
+            at: Timestamp::from_millisecond(denial.at).ok().map(|at| at.to_string()),
+            capability: denial.capability,
+            function: denial.function,
+            rule: denial.rule,
+            allows: denial.allows,
+            subject: denial.subject,
+            dropped: denial.dropped,
+            fix,
+        }
     }
 }
 
