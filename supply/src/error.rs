@@ -207,6 +207,17 @@ pub enum Outage {
     /// The answer makes no sense as an answer of a registry.
     #[error("the registry broke the distribution protocol: {0}")]
     Protocol(String),
+    /// It is not in the layout that has the rest of it.
+    #[error("the layout {} does not have {what}; copy the artifact there again, whole", layout.display())]
+    NotInLayout {
+        /// What is missing.
+        what: String,
+        /// The layout's directory.
+        layout: PathBuf,
+    },
+    /// The file system below a layout failed.
+    #[error("the layout {} cannot be used; check the directory and its permissions", .0.display())]
+    LayoutUnreadable(PathBuf),
     /// The program ends.
     #[error("this program is shutting down; try again")]
     Stopped,
@@ -230,7 +241,12 @@ impl Outage {
             | Self::Stopped
             | Self::NoFreshSignatures(_) => true,
             Self::Status { status, .. } => *status >= 500 || *status == 429 || *status == 408,
-            Self::Missing(_) | Self::NotAllowed(_) | Self::Redirected(_) | Self::Protocol(_) => false,
+            Self::Missing(_)
+            | Self::NotAllowed(_)
+            | Self::Redirected(_)
+            | Self::Protocol(_)
+            | Self::NotInLayout { .. }
+            | Self::LayoutUnreadable(_) => false,
         }
     }
 }

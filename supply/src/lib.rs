@@ -36,10 +36,13 @@
 //! - Nothing is read to memory without a limit, and nothing waits without one.
 //! - No redirect is followed, no proxy variable obeyed, no credential sent.
 
+pub mod attestation;
+mod copy;
 mod download;
 mod error;
 mod key;
 mod kind;
+mod layout;
 mod manifest;
 #[cfg(not(feature = "mutations"))]
 mod mutation;
@@ -53,12 +56,15 @@ mod supplier;
 pub mod testing;
 mod trust;
 
+pub use attestation::{Attestation, AttestationEvidence};
+pub use copy::{Copied, CopySource, CopyTarget};
 pub use download::{BlobDownload, DownloadError, Downloaded};
 pub use error::{Cause, Defect, Distrust, Outage, SupplyError, Verdict};
-pub use key::{KeyError, KeyId, PublicKey, SigningKey};
+pub use key::{KeyError, KeyId, KeyType, PublicKey, SigningKey};
 pub use kind::{ArtifactKind, MANIFEST_LIMIT, MANIFEST_MEDIA_TYPE};
+pub use layout::{Layout, LayoutError};
 pub use manifest::{Descriptor, Manifest, RawManifest};
-pub use registry::{ClientError, FILES_ARTIFACT_TYPE, RegistryClient, RegistryOptions};
+pub use registry::{ClientError, FILES_ARTIFACT_TYPE, RegistryClient, RegistryOptions, SignatureFormat};
 pub use signature::{Evidence, Rejection, Signed, Signer, TrustedRoot, TrustedRootError, Workflow};
 pub use store::{ContentStore, StoreError};
 pub use supplier::{Artifact, Supplier};

@@ -121,7 +121,7 @@ impl Manifest {
 }
 
 impl Descriptor {
-    fn check(what: &str, descriptor: OciDescriptor) -> Result<Self, Defect> {
+    pub(crate) fn check(what: &str, descriptor: OciDescriptor) -> Result<Self, Defect> {
         if descriptor.urls.is_some() && !off(Protection::NoUrls) {
             return Err(Defect::Urls(what.to_owned()));
         }

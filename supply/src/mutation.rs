@@ -53,6 +53,22 @@ pub enum Protection {
     RotationIsSigned,
     /// A new trust policy is newer than the current one.
     RotationIsNewer,
+    /// A bundle is of the version whose rules are known.
+    BundleIsOfKnownVersion,
+    /// A bundle that is looked at as a signature is small.
+    BundleSizeIsBounded,
+    /// No more signatures are looked at than a bound.
+    SignatureCountIsBounded,
+    /// Who a certificate names is proven before it is believed.
+    IdentityIsProven,
+    /// A certificate chains to an authority of the trusted root, in its time.
+    CertificateChains,
+    /// A certificate was in a certificate transparency log of the trusted root.
+    CertificateIsLogged,
+    /// A signature was in a transparency log of the trusted root.
+    SignatureIsLogged,
+    /// A statement is about one artifact only.
+    OneSubject,
 }
 
 /// Whether a test took this protection out.

@@ -204,6 +204,8 @@ impl Signer {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use fettle_model::{digest::Digest, reference::Reference};
     use serde_json::json;
 
@@ -220,7 +222,7 @@ mod tests {
     }
 
     fn made(reference: &Reference, key: &SigningKey) -> Evidence {
-        CosignSignature::make(reference, key).unwrap().into()
+        CosignSignature::make(reference, &BTreeMap::new(), key).unwrap().into()
     }
 
     fn forged(payload: &serde_json::Value, key: &SigningKey) -> Evidence {
@@ -229,7 +231,10 @@ mod tests {
 
     fn forged_bytes(payload: &[u8], key: &SigningKey) -> Evidence {
         use base64::{Engine as _, engine::general_purpose::STANDARD};
-        CosignSignature::read(payload, &STANDARD.encode(key.sign(payload).unwrap())).unwrap().into()
+        let annotation = STANDARD.encode(key.sign(payload).unwrap());
+        CosignSignature::read(payload, &BTreeMap::from([("dev.cosignproject.cosign/signature".to_owned(), annotation)]))
+            .unwrap()
+            .into()
     }
 
     fn payload(digest: &str) -> serde_json::Value {
@@ -252,14 +257,14 @@ mod tests {
         let elsewhere = reference("that").digest.to_string();
         let good = made(&this, &trusted);
         let by_other = made(&this, &other);
-        let of_another = CosignSignature::make(&reference("that"), &trusted).unwrap();
+        let of_another = CosignSignature::make(&reference("that"), &BTreeMap::new(), &trusted).unwrap();
         let mut wrong_type = payload(&digest);
         wrong_type["critical"]["type"] = json!("atomic container signature");
         let mut extra = payload(&digest);
         extra["critical"]["image"]["other"] = json!(1);
         // A payload of the attacker's with a true signature of something else.
         let moved =
-            CosignSignature::read(&serde_json::to_vec(&payload(&digest)).unwrap(), &of_another.annotation()).unwrap();
+            CosignSignature::read(&serde_json::to_vec(&payload(&digest)).unwrap(), &of_another.annotations()).unwrap();
         let (moved, of_another) = (Evidence::from(moved), Evidence::from(of_another));
         let twice = format!(
             r#"{{"critical":{{"identity":{{"docker-reference":"a"}},"image":{{"docker-manifest-digest":"{elsewhere}","docker-manifest-digest":"{digest}"}},"type":"cosign container image signature"}},"optional":null}}"#

@@ -3,9 +3,11 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+
 use fettle_model::digest::Digest;
 use fettle_supply::{
-    ArtifactKind, Outage, RegistryClient, SupplyError, Verdict,
+    Artifact, ArtifactKind, Outage, RegistryClient, SignatureFormat, SupplyError, Verdict,
     testing::{FaultyProxy, Misbehaviour},
 };
 use support::{WASM, World, options, verdict};
@@ -48,6 +50,33 @@ async fn every_way_to_fail_at_every_place_is_unavailable() {
     }
     world.proxy.behave();
     world.get(&reference).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_of_referrers_that_fails_is_not_an_empty_one() {
+    let world = World::new().await;
+    let reference = world.push().await;
+    let direct = world.direct().at(reference.digest);
+    world.client.sign_as(&direct, &world.key, SignatureFormat::Bundle, &BTreeMap::new()).await.unwrap();
+    let (api, tag) =
+        (format!("referrers/{}", reference.digest), format!("manifests/sha256-{}", reference.digest.hex()));
+    let of = |result: Result<Artifact, SupplyError>| result.unwrap_err().verdict();
+    for place in [&api, &tag] {
+        for status in [500, 503, 429, 403, 400] {
+            world.proxy.misbehave(place, Misbehaviour::Status(status, String::new()));
+            assert_eq!(of(world.get(&reference).await), Some(Verdict::Unavailable), "{status} at {place}");
+        }
+        world.proxy.misbehave(place, Misbehaviour::Redirect("http://127.0.0.1:1/".to_owned()));
+        assert_eq!(of(world.get(&reference).await), Some(Verdict::Unavailable), "{place}");
+        world.proxy.misbehave(place, Misbehaviour::Answer("text/html".to_owned(), b"<html>".to_vec()));
+        assert_eq!(of(world.get(&reference).await), Some(Verdict::Malformed), "{place}");
+    }
+    world.proxy.misbehave(&tag, Misbehaviour::Stall(20));
+    assert_eq!(of(world.get(&reference).await), Some(Verdict::Unavailable));
+    for status in [404, 405, 501] {
+        world.proxy.misbehave(&api, Misbehaviour::Status(status, String::new()));
+        world.get(&reference).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -122,8 +151,8 @@ async fn requests_for_one_artifact_at_once_are_one_fetch() {
     let all = futures::future::join_all((0..50).map(|_| supplier.artifact(ArtifactKind::Step, &reference))).await;
     assert!(all.iter().all(|result| result.as_ref().is_ok_and(|artifact| artifact.content == WASM)));
     let heads = world.proxy.heads();
-    // Manifest, signature manifest, signature, layer, configuration.
-    assert_eq!(world.proxy.requests() - before, 5, "{heads:#?}");
+    // Manifest, signature manifest, signature, referrers, their tag, layer, configuration.
+    assert_eq!(world.proxy.requests() - before, 7, "{heads:#?}");
 }
 
 #[tokio::test]

@@ -1,101 +1,152 @@
-//! Signatures beside an artifact: a manifest under the tag `sha256-<hex>.sig`, as cosign keeps them.
+//! Putting signatures and attestations beside an artifact.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use fettle_model::{canonical, digest::Digest, reference::Reference};
+use fettle_model::{canonical, reference::Reference};
 use oci_client::manifest::{IMAGE_CONFIG_MEDIA_TYPE, OciDescriptor, OciImageManifest};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Fault, RegistryClient, pull::within};
+use super::{Fault, RegistryClient, evidence::PREDICATE_ANNOTATION};
 use crate::{
-    error::{Defect, Outage, SupplyError},
+    error::{Defect, SupplyError},
     key::SigningKey,
-    kind::{MANIFEST_LIMIT, MANIFEST_MEDIA_TYPE},
-    manifest::{Descriptor, Manifest},
+    kind::{EMPTY_CONFIG_MEDIA_TYPE, MANIFEST_MEDIA_TYPE},
     signature::{
-        self, COUNT_LIMIT, CosignSignature, Evidence, PAYLOAD_LIMIT, PAYLOAD_MEDIA_TYPE, SIGNATURE_ANNOTATION,
+        self, BUNDLE_MEDIA_TYPE, Bundle, CosignSignature, PAYLOAD_MEDIA_TYPE, SIGN_PREDICATE, Signed, Signer, Statement,
     },
 };
 
+const CONTENT_ANNOTATION: &str = "dev.sigstore.bundle.content";
+
+/// In which format to sign.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SignatureFormat {
+    /// A layer of a manifest under the tag `sha256-<hex>.sig`, as cosign 2 and skopeo read it.
+    Cosign,
+    /// A Sigstore bundle v0.3 that refers to the artifact, as cosign 3 reads it.
+    Bundle,
+    /// Both.
+    #[default]
+    Both,
+}
+
+impl SignatureFormat {
+    const fn cosign(self) -> bool {
+        matches!(self, Self::Cosign | Self::Both)
+    }
+
+    const fn bundle(self) -> bool {
+        matches!(self, Self::Bundle | Self::Both)
+    }
+}
+
 impl RegistryClient {
-    /// Signs an artifact and puts the signature beside those that are there. Does nothing when the
-    /// key signed it already. Two signers at the same moment can lose one signature: the registry has
-    /// no way to prevent that, so sign again when one is missing.
+    /// Signs an artifact in cosign's format, without annotations; see [`Self::sign_as`].
+    ///
+    /// # Errors
+    /// As [`Self::sign_as`].
+    pub async fn sign(&self, reference: &Reference, key: &SigningKey) -> Result<(), SupplyError> {
+        self.sign_as(reference, key, SignatureFormat::Cosign, &BTreeMap::new()).await
+    }
+
+    /// Signs an artifact and its `annotations` together, and puts the signature beside those that are
+    /// there. Does nothing in a format in which the key signed exactly this already. Two signers at the
+    /// same moment can lose one signature: a registry without referrers has no way to prevent that, so
+    /// sign again when one is missing.
     ///
     /// # Errors
     /// `Unavailable`; `Malformed` when what is there already cannot be read.
-    pub async fn sign(&self, reference: &Reference, key: &SigningKey) -> Result<(), SupplyError> {
-        let present = self.fetch_signatures(reference).await?;
-        let own = std::slice::from_ref(key.public());
-        let same = |evidence: &Evidence| evidence.statement_by(reference.digest, own, None).is_ok();
-        if present.iter().any(same) {
-            return Ok(());
-        }
-        let signature = CosignSignature::make(reference, key)?;
-        self.attach(reference, &signature).await.map_err(|fault| fault.of(reference))
-    }
-
-    /// Fetches all signatures of an artifact; none when it has none. None of them is verified yet.
-    ///
-    /// # Errors
-    /// `Unavailable` when the registry cannot say; `Malformed` when what is there cannot be read.
-    pub async fn fetch_signatures(&self, reference: &Reference) -> Result<Vec<Evidence>, SupplyError> {
-        let fetch = async {
-            let Some(manifest) = self.signature_manifest(reference).await? else { return Ok(Vec::new()) };
-            let mut signatures = Vec::new();
-            for layer in &manifest.layers {
-                let annotation = layer.annotations.as_ref().and_then(|all| all.get(SIGNATURE_ANNOTATION));
-                if let Some(annotation) = annotation
-                    && layer.media_type == PAYLOAD_MEDIA_TYPE
-                {
-                    signatures.push(self.signature(reference, layer, annotation).await?.into());
-                }
-            }
-            Ok(signatures)
-        };
-        within(self.options.document_timeout, fetch).await.map_err(|fault| fault.of(reference))
-    }
-
-    async fn signature(
+    pub async fn sign_as(
         &self,
         reference: &Reference,
-        layer: &OciDescriptor,
-        annotation: &str,
-    ) -> Result<CosignSignature, Fault> {
-        let unreadable = |reason: String| Fault::from(Defect::Signature(reason));
-        let digest = layer.digest.parse::<Digest>().map_err(|error| unreadable(error.to_string()))?;
-        let size = u64::try_from(layer.size).ok().filter(|size| *size <= PAYLOAD_LIMIT);
-        let size = size.ok_or_else(|| unreadable(format!("its payload is larger than {PAYLOAD_LIMIT} bytes")))?;
-        let part = Descriptor { media_type: layer.media_type.clone(), digest, size, title: None };
-        let deadline = self.options.document_timeout;
-        let payload = self.fetch_part(&reference.repository, "signature", &part, deadline).await?;
-        Ok(CosignSignature::read(&payload, annotation)?)
-    }
-
-    async fn signature_manifest(&self, reference: &Reference) -> Result<Option<OciImageManifest>, Fault> {
-        let tag = signature::tag(&reference.digest);
-        let body = match self.manifest_body(&reference.repository, &tag, MANIFEST_LIMIT).await {
-            Ok(body) => body,
-            Err(Fault::Outage(Outage::Missing(_), _)) => return Ok(None),
-            Err(fault) => return Err(fault),
+        key: &SigningKey,
+        format: SignatureFormat,
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<(), SupplyError> {
+        let own = std::slice::from_ref(key.public());
+        let made =
+            |signed: Signed| signed.signer == Signer::Key(key.public().id()) && signed.annotations == *annotations;
+        let present = self.fetch_signatures(reference).await?;
+        let has = |is_bundle| {
+            present.iter().any(|evidence| {
+                evidence.is_bundle() == is_bundle && evidence.statement_by(reference.digest, own, None).is_ok_and(made)
+            })
         };
-        let unreadable = |reason: String| Fault::from(Defect::Signature(reason));
-        // Refuses indexes, `urls` fields and foreign digests.
-        Manifest::parse(&body.content).map_err(|defect| unreadable(defect.to_string()))?;
-        let manifest: OciImageManifest =
-            serde_json::from_slice(&body.content).map_err(|error| unreadable(error.to_string()))?;
-        if manifest.layers.len() > COUNT_LIMIT {
-            return Err(unreadable(format!("there are more than {COUNT_LIMIT} signatures")));
-        }
-        Ok(Some(manifest))
+        let attach = async {
+            if format.cosign() && !has(false) {
+                let signature = CosignSignature::make(reference, annotations, key);
+                self.attach_cosign(reference, &signature.map_err(Failed::Sign)?).await.map_err(Failed::Push)?;
+            }
+            if format.bundle() && !has(true) {
+                let annotations = annotations.clone();
+                let predicate_type = SIGN_PREDICATE.to_owned();
+                let subject = reference.digest;
+                let statement = Statement { subject, annotations, predicate_type, predicate: json!({}) };
+                self.attach_statement(reference, &statement, key).await?;
+            }
+            Ok(())
+        };
+        attach.await.map_err(|failed: Failed| failed.of(reference))
     }
 
-    async fn attach(&self, reference: &Reference, signature: &CosignSignature) -> Result<(), Fault> {
+    /// Signs a statement about an artifact, such as an SBOM or its provenance, and attaches it. That
+    /// is no signature of the artifact: who attests need not be who approves.
+    ///
+    /// # Errors
+    /// `Unavailable`; or when the predicate has no canonical form.
+    pub async fn attest(
+        &self,
+        reference: &Reference,
+        key: &SigningKey,
+        predicate_type: &str,
+        predicate: &Value,
+    ) -> Result<(), SupplyError> {
+        let statement = Statement {
+            subject: reference.digest,
+            annotations: BTreeMap::new(),
+            predicate_type: predicate_type.to_owned(),
+            predicate: predicate.clone(),
+        };
+        self.attach_statement(reference, &statement, key).await.map_err(|failed| failed.of(reference))
+    }
+
+    async fn attach_statement(
+        &self,
+        reference: &Reference,
+        statement: &Statement,
+        key: &SigningKey,
+    ) -> Result<(), Failed> {
+        let bundle = Bundle::make(&reference.to_string(), statement, key).map_err(Failed::Sign)?;
+        let content = Bytes::copy_from_slice(bundle.as_bytes());
+        self.attach_bundle(reference, content, &statement.predicate_type).await.map_err(Failed::Push)
+    }
+
+    async fn attach_bundle(&self, reference: &Reference, content: Bytes, predicate: &str) -> Result<(), Fault> {
+        let repository = &reference.repository;
+        let subject = self.subject_descriptor(reference).await?;
+        let layer = self.push_bytes(repository, BUNDLE_MEDIA_TYPE, content).await?;
+        let config = self.push_bytes(repository, EMPTY_CONFIG_MEDIA_TYPE, Bytes::from_static(b"{}")).await?;
+        let manifest = OciImageManifest {
+            media_type: Some(MANIFEST_MEDIA_TYPE.to_owned()),
+            artifact_type: Some(BUNDLE_MEDIA_TYPE.to_owned()),
+            config,
+            layers: vec![layer],
+            subject: Some(subject),
+            annotations: Some(BTreeMap::from([
+                (CONTENT_ANNOTATION.to_owned(), "dsse-envelope".to_owned()),
+                (PREDICATE_ANNOTATION.to_owned(), predicate.to_owned()),
+            ])),
+            ..OciImageManifest::default()
+        };
+        self.push_referrer(repository, &manifest).await.map(drop)
+    }
+
+    async fn attach_cosign(&self, reference: &Reference, signature: &CosignSignature) -> Result<(), Fault> {
         let repository = &reference.repository;
         let payload = Bytes::copy_from_slice(signature.payload());
         let mut layer = self.push_bytes(repository, PAYLOAD_MEDIA_TYPE, payload).await?;
-        layer.annotations = Some(BTreeMap::from([(SIGNATURE_ANNOTATION.to_owned(), signature.annotation())]));
+        layer.annotations = Some(signature.annotations());
         let mut manifest = self.signature_manifest(reference).await?.unwrap_or_default();
         manifest.media_type = Some(MANIFEST_MEDIA_TYPE.to_owned());
         manifest.layers.push(layer);
@@ -103,6 +154,21 @@ impl RegistryClient {
         manifest.config = self.push_bytes(repository, IMAGE_CONFIG_MEDIA_TYPE, config.into()).await?;
         self.push_manifest(repository, &manifest, Some(&signature::tag(&reference.digest))).await?;
         Ok(())
+    }
+}
+
+/// Either the signature could not be made, or not be pushed.
+enum Failed {
+    Sign(SupplyError),
+    Push(Fault),
+}
+
+impl Failed {
+    fn of(self, reference: &Reference) -> SupplyError {
+        match self {
+            Self::Sign(error) => error,
+            Self::Push(fault) => fault.of(reference),
+        }
     }
 }
 

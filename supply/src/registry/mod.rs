@@ -5,17 +5,25 @@
 //! size into memory. A node must do none of that.
 
 mod attach;
+mod evidence;
 mod fault;
+mod place;
 mod pull;
 mod push;
+mod referrers;
 
-use std::{collections::BTreeSet, net::Ipv6Addr, time::Duration};
+use std::{collections::BTreeSet, net::Ipv6Addr, path::PathBuf, time::Duration};
 
 use fettle_model::{digest::Digest, reference::Repository};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
 
-pub use push::FILES_ARTIFACT_TYPE;
-pub(crate) use {fault::Fault, push::check_canonical};
+pub use {attach::SignatureFormat, push::FILES_ARTIFACT_TYPE};
+pub(crate) use {
+    fault::Fault,
+    place::Place,
+    push::{check_canonical, own_tag},
+    referrers::{INDEX_LIMIT, Index},
+};
 
 use crate::error::Outage;
 
@@ -24,6 +32,9 @@ use crate::error::Outage;
 pub struct RegistryOptions {
     /// Registries (`host:port`) that are spoken to without TLS. Loopback addresses are always.
     pub plain_http: BTreeSet<String>,
+    /// OCI image layouts that stand before all registries. An artifact that is in one is taken from it,
+    /// with its signatures and all that it consists of, and its registry is not asked.
+    pub layouts: Vec<PathBuf>,
     /// Longest time to a connection.
     pub connect_timeout: Duration,
     /// Longest time in which nothing comes or goes.
@@ -38,6 +49,7 @@ impl Default for RegistryOptions {
     fn default() -> Self {
         Self {
             plain_http: BTreeSet::new(),
+            layouts: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(30),
             document_timeout: Duration::from_secs(60),

@@ -125,17 +125,22 @@ impl RegistryClient {
         manifest: &OciImageManifest,
         tag: Option<&str>,
     ) -> Result<Reference, Fault> {
-        let content = canonical::to_bytes(manifest).map_err(|error| Defect::Manifest(error.to_string()))?;
-        if content.len() as u64 > MANIFEST_LIMIT {
-            let (what, rule) = ("manifest".to_owned(), "the limit of manifests");
-            return Err(Defect::TooLarge { what, limit: MANIFEST_LIMIT, rule }.into());
-        }
-        let digest = Digest::of(&content);
-        let own = format!("fettle-{}", digest.hex());
+        Ok(self.put_manifest(repository, &manifest_bytes(manifest)?, tag).await?.0)
+    }
+
+    pub(crate) async fn put_manifest(
+        &self,
+        repository: &Repository,
+        content: &[u8],
+        tag: Option<&str>,
+    ) -> Result<(Reference, Response), Fault> {
+        let digest = Digest::of(content);
+        let own = own_tag(&digest);
         let url = self.url(repository, &format!("manifests/{}", tag.unwrap_or(&own)))?;
-        let request = self.request(Method::PUT, url).header(header::CONTENT_TYPE, MANIFEST_MEDIA_TYPE).body(content);
-        within(self.options.document_timeout, self.send(request, "the repository")).await?;
-        Ok(repository.at(digest))
+        let request = self.request(Method::PUT, url).header(header::CONTENT_TYPE, MANIFEST_MEDIA_TYPE);
+        let request = request.body(content.to_vec());
+        let response = within(self.options.document_timeout, self.send(request, "the repository")).await?;
+        Ok((repository.at(digest), response))
     }
 
     pub(super) async fn push_bytes(
@@ -147,6 +152,16 @@ impl RegistryClient {
         let descriptor = part(media_type, &content);
         self.push_blob(repository, &descriptor, Content::Memory(content)).await?;
         Ok(descriptor)
+    }
+
+    /// Pushes the content of a file.
+    pub(crate) async fn push_file(
+        &self,
+        repository: &Repository,
+        blob: &OciDescriptor,
+        path: PathBuf,
+    ) -> Result<(), Fault> {
+        self.push_blob(repository, blob, Content::File(path)).await
     }
 
     async fn push_blob(&self, repository: &Repository, blob: &OciDescriptor, content: Content) -> Result<(), Fault> {
@@ -212,6 +227,20 @@ impl RegistryClient {
         }
         Err(Fault::new(Outage::Protocol(format!("it answered {} to an upload", response.status()))))
     }
+}
+
+/// The tag under which a manifest without another one is put.
+pub(crate) fn own_tag(digest: &Digest) -> String {
+    format!("fettle-{}", digest.hex())
+}
+
+pub(super) fn manifest_bytes(manifest: &OciImageManifest) -> Result<Vec<u8>, Defect> {
+    let content = canonical::to_bytes(manifest).map_err(|error| Defect::Manifest(error.to_string()))?;
+    if content.len() as u64 > MANIFEST_LIMIT {
+        let (what, rule) = ("manifest".to_owned(), "the limit of manifests");
+        return Err(Defect::TooLarge { what, limit: MANIFEST_LIMIT, rule });
+    }
+    Ok(content)
 }
 
 impl Content {

@@ -1,18 +1,17 @@
 //! Signatures as cosign attaches them: a "simple signing" payload that names a manifest's digest, and
-//! a signature over the payload's bytes.
+//! a signature over the payload's bytes; for an identity also a certificate and a log entry.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fettle_model::{canonical, digest::Digest, reference::Reference};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Rejection, Signed, Signer, TrustedRoot};
+use super::{Rejection, Signed, Signer, TrustedRoot, keyless, statement::texts};
 use crate::{
-    error::{Defect, SupplyError},
-    key::{KeyError, PublicKey, SigningKey},
-    mutation::{Protection, off},
+    error::SupplyError,
+    key::{PublicKey, SigningKey},
 };
 
 /// Media type of the payload layer.
@@ -30,8 +29,11 @@ const PAYLOAD_TYPE: &str = "cosign container image signature";
 pub(crate) struct CosignSignature {
     #[serde(with = "base64_text")]
     payload: Vec<u8>,
-    #[serde(with = "base64_text")]
-    signature: Vec<u8>,
+    /// Base64, as it was annotated.
+    signature: String,
+    /// The other annotations that prove something, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    proofs: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -67,28 +69,33 @@ struct Image {
 }
 
 impl CosignSignature {
-    /// Signs an artifact.
-    pub(crate) fn make(reference: &Reference, key: &SigningKey) -> Result<Self, SupplyError> {
+    /// Signs an artifact, with annotations.
+    pub(crate) fn make(
+        reference: &Reference,
+        annotations: &BTreeMap<String, String>,
+        key: &SigningKey,
+    ) -> Result<Self, SupplyError> {
         let failed = |source| SupplyError::Signing { artifact: reference.to_string(), source };
+        let optional = if annotations.is_empty() { Value::Null } else { json!(annotations) };
         let payload = canonical::to_bytes(&json!({
             "critical": {
                 "identity": { "docker-reference": reference.repository },
                 "image": { "docker-manifest-digest": reference.digest },
                 "type": PAYLOAD_TYPE,
             },
-            "optional": null,
+            "optional": optional,
         }))
-        .map_err(|error| failed(std::sync::Arc::new(error)))?;
-        let signature = key.sign(&payload).map_err(|error: KeyError| failed(std::sync::Arc::new(error)))?;
-        Ok(Self { payload, signature })
+        .map_err(|error| failed(Arc::new(error)))?;
+        let signature = key.sign(&payload).map_err(|error| failed(Arc::new(error)))?;
+        Ok(Self { payload, signature: STANDARD.encode(signature), proofs: BTreeMap::new() })
     }
 
-    /// Takes a payload layer and its annotation.
-    pub(crate) fn read(payload: &[u8], annotation: &str) -> Result<Self, Defect> {
-        let signature = STANDARD.decode(annotation).map_err(|error| {
-            Defect::Signature(format!("the annotation `{SIGNATURE_ANNOTATION}` is not base64: {error}"))
-        })?;
-        Ok(Self { payload: payload.to_vec(), signature })
+    /// Takes a payload layer and its annotations, if one of them is a signature.
+    pub(crate) fn read(payload: &[u8], annotations: &BTreeMap<String, String>) -> Option<Self> {
+        let signature = annotations.get(SIGNATURE_ANNOTATION)?.clone();
+        let known = |(name, _): &(&String, &String)| keyless::ANNOTATIONS.contains(&name.as_str());
+        let proofs = annotations.iter().filter(known).map(|(name, value)| (name.clone(), value.clone())).collect();
+        Some(Self { payload: payload.to_vec(), signature, proofs })
     }
 
     /// The bytes that are signed.
@@ -96,9 +103,11 @@ impl CosignSignature {
         &self.payload
     }
 
-    /// The annotation's text.
-    pub(crate) fn annotation(&self) -> String {
-        STANDARD.encode(&self.signature)
+    /// The annotations of the payload layer.
+    pub(crate) fn annotations(&self) -> BTreeMap<String, String> {
+        let mut annotations = self.proofs.clone();
+        annotations.insert(SIGNATURE_ANNOTATION.to_owned(), self.signature.clone());
+        annotations
     }
 
     /// See [`super::Evidence::statement_by`].
@@ -106,18 +115,23 @@ impl CosignSignature {
         &self,
         artifact: Digest,
         keys: &[PublicKey],
-        _root: Option<&TrustedRoot>,
+        root: Option<&TrustedRoot>,
     ) -> Result<Signed, Rejection> {
-        // The payload is parsed only after a key has vouched for its bytes.
-        let by = |key: &&PublicKey| key.verifies(&self.payload, &self.signature);
-        let key = keys.iter().find(by).ok_or_else(|| Rejection::OtherSigner(String::new()))?;
-        let signer = Signer::Key(key.id());
+        let signature = STANDARD.decode(&self.signature).map_err(|error| {
+            Rejection::Unreadable(format!("the annotation `{SIGNATURE_ANNOTATION}` is not base64: {error}"))
+        })?;
+        // The payload is parsed only after somebody has vouched for its bytes.
+        let (signer, integrated_time) = match keys.iter().find(|key| key.verifies(&self.payload, &signature)) {
+            Some(key) => (Signer::Key(key.id()), None),
+            None if self.proofs.contains_key(keyless::CERTIFICATE_ANNOTATION) => {
+                let root = root.ok_or(Rejection::NoTrustedRoot)?;
+                keyless::prove(root, &self.payload, &signature, &self.proofs)?
+            }
+            None => return Err(Rejection::OtherSigner(String::new())),
+        };
         let (subject, annotations) = self.read_payload()?;
-        if subject != artifact && !off(Protection::SubjectIsTheArtifact) {
-            let signer = Box::new(signer);
-            return Err(Rejection::OtherSubject { signer, signed: subject.to_string() });
-        }
-        Ok(Signed { signer, annotations, integrated_time: None })
+        super::about(artifact, subject, &signer)?;
+        Ok(Signed { signer, annotations, integrated_time })
     }
 
     /// What the payload says was signed, and the annotations.
@@ -128,13 +142,7 @@ impl CosignSignature {
             let found = payload.critical.form;
             return Err(Rejection::Unreadable(format!("its payload is a `{found}`, not a `{PAYLOAD_TYPE}`")));
         }
-        // Other tools put numbers here, too (skopeo the time of day).
-        let text = |(name, value)| match value {
-            Value::String(text) => (name, text),
-            other => (name, other.to_string()),
-        };
-        let annotations = payload.optional.unwrap_or_default().into_iter().map(text).collect();
-        Ok((payload.critical.image.digest, annotations))
+        Ok((payload.critical.image.digest, texts(payload.optional.unwrap_or_default())))
     }
 }
 

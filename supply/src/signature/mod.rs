@@ -4,10 +4,14 @@
 //! Nothing of a signature is parsed for its meaning, and none of its annotations is read, before the
 //! cryptography holds for a key or an identity.
 
+mod bundle;
 mod cosign;
+mod identity;
+mod keyless;
 mod rejection;
 mod root;
 mod signed;
+mod statement;
 
 use fettle_model::digest::Digest;
 use serde::{Deserialize, Serialize};
@@ -16,9 +20,14 @@ pub use rejection::Rejection;
 pub use root::{TrustedRoot, TrustedRootError};
 pub use signed::{Signed, Signer, Workflow};
 
-pub(crate) use cosign::{CosignSignature, PAYLOAD_LIMIT, PAYLOAD_MEDIA_TYPE, SIGNATURE_ANNOTATION, tag};
+pub(crate) use bundle::{BUNDLE_LIMIT, BUNDLE_MEDIA_TYPE, Bundle, What};
+pub(crate) use cosign::{CosignSignature, PAYLOAD_LIMIT, PAYLOAD_MEDIA_TYPE, tag};
+pub(crate) use statement::{SIGN_PREDICATE, Statement};
 
-use crate::key::PublicKey;
+use crate::{
+    key::PublicKey,
+    mutation::{Protection, off},
+};
 
 /// Most signatures looked at for one artifact.
 pub(crate) const COUNT_LIMIT: usize = 64;
@@ -36,6 +45,10 @@ pub struct Evidence {
 enum Form {
     /// A layer of a cosign `.sig` manifest.
     Cosign(CosignSignature),
+    /// A Sigstore bundle that refers to the artifact.
+    Bundle(Bundle),
+    /// Something in the place of a signature that is none, and why.
+    Unfit(String),
 }
 
 impl Evidence {
@@ -53,7 +66,35 @@ impl Evidence {
     ) -> Result<Signed, Rejection> {
         match &self.form {
             Form::Cosign(signature) => signature.statement_by(artifact, keys, root),
+            Form::Bundle(bundle) => bundle.statement_by(artifact, keys, root),
+            Form::Unfit(reason) => Err(Rejection::Unreadable(reason.clone())),
         }
+    }
+}
+
+/// A signature counts for the artifact that it names.
+pub(crate) fn about(artifact: Digest, subject: Digest, signer: &Signer) -> Result<(), Rejection> {
+    if subject == artifact || off(Protection::SubjectIsTheArtifact) {
+        return Ok(());
+    }
+    Err(Rejection::OtherSubject { signer: Box::new(signer.clone()), signed: subject.to_string() })
+}
+
+impl Evidence {
+    /// Whether it came as a bundle.
+    pub(crate) const fn is_bundle(&self) -> bool {
+        matches!(self.form, Form::Bundle(_))
+    }
+
+    /// Something in the place of a signature that is none. One such does not hide the others.
+    pub(crate) fn unfit(reason: String) -> Self {
+        Self { form: Form::Unfit(reason) }
+    }
+}
+
+impl From<Bundle> for Evidence {
+    fn from(bundle: Bundle) -> Self {
+        Self { form: Form::Bundle(bundle) }
     }
 }
 
