@@ -21,6 +21,8 @@ pub enum Protection {
     CodeFilesAreOurs,
     /// A key that others could read or write is not used.
     CodeKeyIsPrivate,
+    /// A component makes no socket and looks no name up.
+    ComponentsHaveNoNetwork,
 }
 
 /// Whether a test took this protection out.

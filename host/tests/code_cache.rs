@@ -326,9 +326,9 @@ async fn what_was_not_used_for_longest_makes_room() {
     };
     let limit = size * 2 + size / 2;
     Process::with_limit(directory.path(), limit).run(&components[1]).await;
-    for old in &components[..2] {
+    for (old, day) in components[..2].iter().zip(1_u64..) {
         let file = fs::File::options().write(true).open(entry(directory.path(), old)).unwrap();
-        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(day * 86_400)).unwrap();
     }
     let process = Process::with_limit(directory.path(), limit);
     assert_eq!(process.run(&components[0]).await, 1);
@@ -406,6 +406,20 @@ async fn machine_code_of_this_very_engine_is_no_component() {
     let code = content[HEADER..content.len() - SEAL].to_vec();
     let Err(error) = process.sandbox.compile(code.into()).await else { panic!("it was loaded") };
     assert!(error.to_string().contains("compiled machine code"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_run_is_the_buffer_that_was_hashed_whatever_becomes_of_the_file() {
+    let scene = Scene::new().await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = fettle_supply::ContentStore::open(directory.path()).unwrap();
+    let digest = store.write(scene.honest.clone().into()).await.unwrap();
+    let verified = store.read(digest, 1 << 20).await.unwrap().unwrap();
+    fs::write(directory.path().join("blobs/sha256").join(digest.hex()), &scene.intruder).unwrap();
+    assert_eq!(Process::start(scene.path()).run(&verified).await, HONEST);
+    let empty = tempfile::tempdir().unwrap();
+    assert_eq!(Process::start(empty.path()).run(&verified).await, HONEST, "compiled from the buffer, too");
+    assert_eq!(store.read(digest, 1 << 20).await.unwrap(), None, "the changed file is not used");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! `cargo xtask bench NAME`: measures, optimised, against a baseline in the same run.
 
 use crate::{
-    steps,
+    python, steps,
     tools::{self, cargo, ensure},
 };
 
@@ -19,6 +19,8 @@ pub(crate) struct Options {
 enum Name {
     /// A warm no-op step against bare wasmtime and against fork and exec.
     Step,
+    /// The first run of a component, and the first after a restart, against compiling it.
+    Cold,
     /// Operations per second through plane and host.
     Dispatch,
     /// A layer of 1 GB against skopeo.
@@ -34,8 +36,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             "docker-registry and skopeo are needed to measure against"
         );
     }
+    if matches!(options.name, Name::Cold)
+        && let Err(error) = python::build()
+    {
+        eprintln!("the 18 MB component is left out: {error:#}");
+    }
     let (package, bench) = match options.name {
         Name::Step => ("fettle-host", "step"),
+        Name::Cold => ("fettle-host", "cold"),
         Name::Dispatch => ("fettle-tests", "dispatch"),
         Name::Pull => ("fettle-tests", "pull"),
     };
@@ -53,7 +61,9 @@ fn table(lines: &str) -> anyhow::Result<()> {
         let number = |name: &str| figure[name].as_f64().map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
         println!(
             "{:<24} {:>12} {:<6} {:<24} {:>12} {:>8}",
-            text("figure"),
+            figure["component"]
+                .as_str()
+                .map_or_else(|| text("figure"), |component| format!("{} {component}", text("figure"))),
             number("value"),
             text("unit"),
             text("baseline"),

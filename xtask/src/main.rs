@@ -1,10 +1,11 @@
-//! The build's own commands: `cargo xtask demo`, `test`, `steps`, `bench`, `components`.
+//! The build's own commands: `cargo xtask demo`, `test`, `steps`, `python-steps`, `bench`, `components`.
 
 #![expect(clippy::disallowed_methods, reason = "the build starts programs; nothing of this runs on a node")]
 
 mod bench;
 mod components;
 mod demo;
+mod python;
 mod steps;
 mod test;
 mod tools;
@@ -29,6 +30,8 @@ enum Command {
     Test(test::Options),
     /// Build the step components.
     Steps,
+    /// Build the steps that are written in Python; needs python3 and PyPI.
+    PythonSteps,
     /// Build every step with `cargo component build` and check that it has the same world.
     Components,
     /// Measure, and print one JSON object per figure.
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::run(&options),
         Command::Test(options) => test::run(&options),
         Command::Steps => steps::run(),
+        Command::PythonSteps => python::run(),
         Command::Components => components::run(),
         Command::Bench(options) => bench::run(&options),
     };

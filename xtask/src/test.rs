@@ -2,7 +2,7 @@
 //! runs everything.
 
 use crate::{
-    steps,
+    python, steps,
     tools::{self, cargo, ensure, has},
 };
 
@@ -43,6 +43,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         anyhow::bail!("these packages could not be installed, and suites need them: {}", missing.join(", "));
     }
     steps::build()?;
+    match python::build() {
+        Err(error) if options.all => return Err(error.context("steps in Python cannot be built, and suites need them")),
+        Err(error) => eprintln!("tests of steps in Python are skipped: {error:#}"),
+        Ok(()) => {}
+    }
     // No other runner knows the examples in the documentation.
     tools::run(tests(options).args(["test", "--doc", "--quiet"]).args(WHAT).args(options.filter.as_deref()))?;
     let runner: &[&str] =

@@ -54,9 +54,11 @@ pub(crate) fn has(program: &str) -> bool {
 
 /// Installs a Debian package, where that is possible; answers whether the program is there.
 pub(crate) fn ensure(program: &str, package: &str) -> bool {
-    if has(program) {
-        return true;
-    }
+    has(program) || install(package) && has(program)
+}
+
+/// Installs a Debian package, where that is possible.
+pub(crate) fn install(package: &str) -> bool {
     if !has("apt-get") {
         return false;
     }
@@ -69,9 +71,6 @@ pub(crate) fn ensure(program: &str, package: &str) -> bool {
         command.status().is_ok_and(|status| status.success())
     };
     eprintln!("installing {package} ...");
-    if !privileged(&["install", "-y", "-q", package]) {
-        privileged(&["update", "-q"]);
-        privileged(&["install", "-y", "-q", package]);
-    }
-    has(program)
+    let arguments = ["install", "-y", "-q", package];
+    privileged(&arguments) || privileged(&["update", "-q"]) && privileged(&arguments)
 }

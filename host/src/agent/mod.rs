@@ -162,6 +162,9 @@ impl Agent {
             }
             let _ = tokio::time::timeout(GRACE, async { while tasks.join_next().await.is_some() {} }).await;
         }
+        if let Some(cache) = self.executor.sandbox.code_cache() {
+            cache.close().await;
+        }
         Ok(())
     }
 

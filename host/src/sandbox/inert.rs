@@ -1,8 +1,8 @@
 //! WASI interfaces that a toolchain drags into every component, linked so that they reach nothing.
 //!
 //! Clocks stand still, random numbers are always the same, there are no files, no arguments, no
-//! environment and no network. Sockets and HTTP are not linked at all: a component that imports them
-//! is refused.
+//! environment and no network: no socket can be made and no name is looked up. HTTP is not linked at all:
+//! a component that imports it is refused.
 
 use std::time::Duration;
 
@@ -13,16 +13,18 @@ use wasmtime_wasi::{
     clocks::{WasiClocks, WasiClocksView as _},
     filesystem::{WasiFilesystem, WasiFilesystemView as _},
     p2::{
-        bindings::{cli, clocks, filesystem, random},
+        bindings::{cli, clocks, filesystem, random, sockets},
         pipe::MemoryOutputPipe,
     },
     random::WasiRandom,
+    sockets::{WasiSockets, WasiSocketsView as _},
 };
 
 use super::{limits::Limits, state::AttemptState};
+use crate::mutation::{Protection, off};
 
 /// Interfaces (without version) that a component may import and that reach nothing.
-pub const INTERFACES: [&str; 19] = [
+pub const INTERFACES: [&str; 26] = [
     "wasi:cli/environment",
     "wasi:cli/exit",
     "wasi:cli/stderr",
@@ -42,6 +44,13 @@ pub const INTERFACES: [&str; 19] = [
     "wasi:io/streams",
     "wasi:random/insecure-seed",
     "wasi:random/random",
+    "wasi:sockets/instance-network",
+    "wasi:sockets/ip-name-lookup",
+    "wasi:sockets/network",
+    "wasi:sockets/tcp",
+    "wasi:sockets/tcp-create-socket",
+    "wasi:sockets/udp",
+    "wasi:sockets/udp-create-socket",
 ];
 
 /// Links them.
@@ -65,21 +74,38 @@ pub(super) fn link(linker: &mut Linker<AttemptState>) -> wasmtime::Result<()> {
     cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker, AttemptState::cli)?;
     cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker, AttemptState::cli)?;
     cli::terminal_stderr::add_to_linker::<_, WasiCli>(linker, AttemptState::cli)?;
-    Ok(())
+    link_sockets(linker)
+}
+
+/// The runtimes of languages import them whether a step uses them or not.
+fn link_sockets(linker: &mut Linker<AttemptState>) -> wasmtime::Result<()> {
+    let options = sockets::network::LinkOptions::default();
+    sockets::instance_network::add_to_linker::<_, WasiSockets>(linker, AttemptState::sockets)?;
+    sockets::ip_name_lookup::add_to_linker::<_, WasiSockets>(linker, AttemptState::sockets)?;
+    sockets::network::add_to_linker::<_, WasiSockets>(linker, &options, AttemptState::sockets)?;
+    sockets::tcp::add_to_linker::<_, WasiSockets>(linker, AttemptState::sockets)?;
+    sockets::tcp_create_socket::add_to_linker::<_, WasiSockets>(linker, AttemptState::sockets)?;
+    sockets::udp::add_to_linker::<_, WasiSockets>(linker, AttemptState::sockets)?;
+    sockets::udp_create_socket::add_to_linker::<_, WasiSockets>(linker, AttemptState::sockets)
 }
 
 /// A context in which they reach nothing but a small buffer for standard error.
 pub(super) fn context(stderr: MemoryOutputPipe, limits: &Limits) -> WasiCtx {
-    WasiCtx::builder()
+    let mut context = WasiCtx::builder();
+    context
         .stderr(stderr)
         .allow_tcp(false)
         .allow_udp(false)
+        .allow_ip_name_lookup(false)
         .wall_clock(Still)
         .monotonic_clock(Still)
         .insecure_random_seed(0)
         .secure_random(Deterministic::new(vec![0]))
-        .max_random_size(limits.host_call as u64)
-        .build()
+        .max_random_size(limits.host_call as u64);
+    if off(Protection::ComponentsHaveNoNetwork) {
+        context.inherit_network().allow_tcp(true).allow_udp(true).allow_ip_name_lookup(true);
+    }
+    context.build()
 }
 
 struct Still;

@@ -17,12 +17,16 @@ use fettle_model::{denial::Denial, failure::Failure, grant::Grants, policy::Poli
 use fettle_supply::{RegistryClient, RegistryOptions};
 use serde_json::Value;
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from)
+}
+
 /// A component that `cargo xtask steps` has built.
 pub(crate) fn component(name: &str) -> Vec<u8> {
     let file = format!("fettle_step_{}.wasm", name.replace('-', "_"));
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
-    let path = target.join("wasm32-wasip2/step").join(file);
+    let path = target().join("wasm32-wasip2/step").join(file);
     std::fs::read(&path)
         .unwrap_or_else(|error| panic!("{} is missing ({error}): run `cargo xtask steps` first", path.display()))
 }

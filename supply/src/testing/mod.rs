@@ -8,9 +8,7 @@
 )]
 
 mod faulty;
-mod judge;
 mod registry;
 
 pub use faulty::{FaultyProxy, Misbehaviour};
-pub use judge::judge;
 pub use registry::TestRegistry;

@@ -82,9 +82,9 @@ mod tests {
 
     #[test]
     fn what_no_grant_can_give_is_refused_by_name() {
-        let imports = Imports { unknown: ["wasi:sockets/tcp@0.2.3".to_owned()].into(), ..Imports::default() };
+        let imports = Imports { unknown: ["wasi:http/outgoing-handler@0.2.3".to_owned()].into(), ..Imports::default() };
         let error = seen(&json!({}), imports).check(Path::new("a.wasm")).unwrap_err();
-        assert!(error.to_string().contains("`wasi:sockets/tcp@0.2.3`"), "{error}");
+        assert!(error.to_string().contains("`wasi:http/outgoing-handler@0.2.3`"), "{error}");
         assert_eq!(error.exit(), crate::exit::Exit::Invalid);
     }
 }

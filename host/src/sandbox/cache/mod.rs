@@ -20,7 +20,7 @@ use std::{
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use fettle_model::digest::Digest;
@@ -39,6 +39,9 @@ use crate::mutation::{Protection, off};
 
 /// Most bytes that one entry may have. A component of 64 MiB makes about twice as much code.
 const ENTRY_LIMIT: u64 = 512 << 20;
+
+/// How long a host that stops waits for what is being written.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why there can be no cache. Everything works without one.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +117,12 @@ impl CodeCache {
         self.0.pending.close();
         self.0.pending.wait().await;
         self.0.pending.reopen();
+    }
+
+    /// Gives what is being written a moment, and says what the cache did.
+    pub async fn close(&self) {
+        let written = tokio::time::timeout(PATIENCE, self.settled()).await.is_ok();
+        tracing::info!(counts = ?self.counts(), written, "the cache of compiled code is closed");
     }
 
     /// The code of a component, if it is there and right. Blocks.
