@@ -8,7 +8,7 @@ use crate::{
     command::{
         self, Session, artifact::ArtifactCommand, catalog::CatalogCommand, completions::Completions,
         definition::DefinitionCommand, dev::Dev, key::KeyCommand, node::NodeCommand, nvml_snapshot::NvmlSnapshot,
-        operation::OperationCommand, policy::PolicyCommand, step::StepCommand,
+        operation::OperationCommand, policy::PolicyCommand, step::StepCommand, trust::TrustCommand,
     },
     context::Context,
     error::CommandError,
@@ -55,7 +55,7 @@ enum Command {
     /// Steps: build, publish, inspect, verify.
     #[command(subcommand)]
     Step(StepCommand),
-    /// Artifacts of files: models, datasets.
+    /// Artifacts: files of any size, and verifying what was signed.
     #[command(subcommand)]
     Artifact(ArtifactCommand),
     /// Catalogs: which component implements which step kind.
@@ -64,6 +64,9 @@ enum Command {
     /// Policy bundles: command profiles, roots, the ceiling of a node.
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Trust policies: check, publish, activate, look.
+    #[command(subcommand)]
+    Trust(TrustCommand),
     /// Operation definitions: check, publish, register, look.
     #[command(subcommand)]
     Definition(DefinitionCommand),
@@ -109,6 +112,7 @@ fn start(command: Command, output: Output) -> Result<(), CommandError> {
         | Command::Artifact(_)
         | Command::Catalog(_)
         | Command::Policy(_)
+        | Command::Trust(_)
         | Command::Definition(_)
         | Command::Operation(_)
         | Command::Node(_)
@@ -131,6 +135,7 @@ async fn run(command: Command, session: Session) -> Result<(), CommandError> {
         Command::Artifact(command) => command.run(&session).await,
         Command::Catalog(command) => command.run(&session).await,
         Command::Policy(command) => command.run(&session).await,
+        Command::Trust(command) => command.run(&session).await,
         Command::Definition(command) => command.run(&session).await,
         Command::Operation(command) => command.run(&session).await,
         Command::Node(command) => command.run(&session).await,

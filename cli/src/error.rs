@@ -4,7 +4,9 @@ use std::{io, path::PathBuf};
 
 use fettle_host::sandbox::LoadError;
 use fettle_model::{document::DocumentError, operation::OperationStatus, violation::Violations};
-use fettle_supply::{ClientError as TlsError, KeyError, Outage, SupplyError, TrustPolicyError, Verdict};
+use fettle_supply::{
+    ClientError as TlsError, KeyError, Outage, RotationError, SupplyError, TrustError, TrustPolicyError, Verdict,
+};
 
 use crate::{exit::Exit, plane::PlaneError};
 
@@ -88,6 +90,12 @@ pub enum CommandError {
         #[source]
         source: TrustPolicyError,
     },
+    /// It is not known whose signatures count.
+    #[error(transparent)]
+    NoTrust(#[from] TrustError),
+    /// A trust policy does not take effect.
+    #[error(transparent)]
+    Rotation(#[from] RotationError),
     /// An artifact cannot be pushed, fetched or trusted.
     #[error(transparent)]
     Supply(#[from] SupplyError),
@@ -162,6 +170,9 @@ impl CommandError {
         match self {
             Self::Missing { .. } => Exit::Usage,
             Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NotFound,
+            Self::NoTrust(TrustError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Exit::NotFound
+            }
             Self::Read { .. }
             | Self::Write { .. }
             | Self::Output(_)
@@ -174,10 +185,11 @@ impl CommandError {
             | Self::Broken { .. }
             | Self::SignedDocument { .. }
             | Self::Trust { .. }
+            | Self::NoTrust(_)
             | Self::Component { .. }
             | Self::Refused { .. } => Exit::Invalid,
-            Self::Supply(SupplyError::Unavailable { reason: Outage::Missing(_), .. }) => Exit::NotFound,
-            Self::Supply(error) => error.verdict().map_or(Exit::Failed, of_verdict),
+            Self::Rotation(error) => of_rotation(error),
+            Self::Supply(error) => of_supply(error),
             Self::VerdictMissing => Exit::NotFound,
             Self::Verdict { verdict } => of_verdict(*verdict),
             Self::Plane(error) => error.exit(),
@@ -209,6 +221,22 @@ impl CommandError {
             KeyError::Generate(_) | KeyError::Public(_) | KeyError::Write { .. } | KeyError::Sign(_) => return None,
         };
         Some(help.to_owned())
+    }
+}
+
+fn of_supply(error: &SupplyError) -> Exit {
+    match error {
+        SupplyError::Unavailable { reason: Outage::Missing(_), .. } => Exit::NotFound,
+        error => error.verdict().map_or(Exit::Failed, of_verdict),
+    }
+}
+
+fn of_rotation(error: &RotationError) -> Exit {
+    match error {
+        RotationError::NotAccepted { source, .. } | RotationError::Fetch(source) => of_supply(source),
+        RotationError::NotNewer { .. } => Exit::Conflict,
+        RotationError::NotAPolicy { .. } | RotationError::Changed { .. } | RotationError::NoCurrent(_) => Exit::Invalid,
+        RotationError::Store(_) | RotationError::NoDirectory => Exit::Failed,
     }
 }
 

@@ -1,8 +1,10 @@
 //! What publishing and verifying commands share: the registry client, the key, the trust policy.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::Args;
@@ -12,8 +14,9 @@ use fettle_model::{
     violation::{Violation, Violations},
 };
 use fettle_supply::{
-    Artifact, ArtifactKind, ContentStore, RegistryClient, RegistryOptions, SigningKey, StoreError, Supplier,
-    SupplyError, TrustPolicy,
+    Activation, Artifact, ArtifactKind, ContentStore, NAME_ANNOTATION, RegistryClient, RegistryOptions,
+    SignatureFormat, SigningKey, StoreError, Supplier, SupplyError, Trust, TrustFiles, TrustSource, VERSION_ANNOTATION,
+    Version,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -39,6 +42,13 @@ pub struct PublishArguments {
     /// The private key to sign with; its password is in `FETTLE_KEY_PASSWORD`.
     #[arg(long, env = "FETTLE_KEY", value_name = "FILE")]
     pub key: Option<PathBuf>,
+    /// The version that is published, like `1.4.0`. It is signed along, with the artifact's name, so that
+    /// trust policies can refuse older ones.
+    #[arg(long, value_name = "VERSION")]
+    pub release: Option<Version>,
+    /// What else is signed along, for trust policies that ask for it. Repeatable.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = annotation)]
+    pub annotate: Vec<(String, String)>,
     #[command(flatten)]
     registry: RegistryArguments,
 }
@@ -49,6 +59,9 @@ pub struct TrustArguments {
     /// The trust policy: whose signatures count.
     #[arg(long, env = "FETTLE_TRUST", value_name = "FILE")]
     pub trust: Option<PathBuf>,
+    /// A Sigstore `trusted_root.json` that proves identities, for rules that name identities.
+    #[arg(long, env = "FETTLE_TRUSTED_ROOT", value_name = "FILE")]
+    pub trusted_root: Option<PathBuf>,
     #[command(flatten)]
     registry: RegistryArguments,
 }
@@ -91,7 +104,7 @@ impl PublishArguments {
         let key = self.key(session)?;
         let client = self.registry.client()?;
         let reference = client.push(kind, &repository, content, descriptor).await?;
-        client.sign(&reference, &key).await?;
+        client.sign_as(&reference, &key, SignatureFormat::Cosign, &self.annotations(default_path)).await?;
         Ok(Published { reference, signed_by: key.public().id().to_string() })
     }
 
@@ -111,6 +124,14 @@ impl PublishArguments {
             violations: Violations(vec![Violation::new("", error.to_string())]),
         })?;
         self.publish(session, kind, default_path, content, None).await
+    }
+
+    /// What is signed along. The name is the default path, whatever repository it is pushed to.
+    fn annotations(&self, name: &str) -> BTreeMap<String, String> {
+        let named = |version: &Version| {
+            [(NAME_ANNOTATION.to_owned(), name.to_owned()), (VERSION_ANNOTATION.to_owned(), version.to_string())]
+        };
+        self.release.iter().flat_map(named).chain(self.annotate.iter().cloned()).collect()
     }
 
     fn repository(&self, session: &Session, default_path: &str) -> Result<Repository, CommandError> {
@@ -141,17 +162,43 @@ impl TrustArguments {
     /// # Errors
     /// When there is no trust policy, or it is not valid.
     pub fn supplier(&self, session: &Session) -> Result<TemporarySupplier, CommandError> {
-        let path = self.trust.as_ref().or(session.context.trust.as_ref()).ok_or_else(|| CommandError::Missing {
-            problem: "it is not said whose signatures count".to_owned(),
-            fix: "pass --trust FILE or set FETTLE_TRUST; `fettle key generate` prints a trust policy".to_owned(),
-        })?;
-        let text = read(path)?;
-        let trust = TrustPolicy::read(&text).map_err(|source| CommandError::Trust { path: path.clone(), source })?;
+        self.supplier_in(session, None)
+    }
+
+    /// The same, with the policies that were activated in a data directory of a plane or a host.
+    ///
+    /// # Errors
+    /// Also when one that was activated does not follow from the trust policy.
+    pub fn supplier_in(&self, session: &Session, data: Option<&Path>) -> Result<TemporarySupplier, CommandError> {
+        let trust = self.source(session, data)?;
         let directory =
             tempfile::tempdir().map_err(|source| CommandError::Write { path: std::env::temp_dir(), source })?;
         let store = ContentStore::open(directory.path()).map_err(|source| stored(directory.path(), source))?;
         let supplier = Supplier::new(store, self.registry.client()?, trust);
         Ok(TemporarySupplier { supplier, _directory: directory })
+    }
+
+    /// Whose signatures count, read once already.
+    ///
+    /// # Errors
+    /// When there is no trust policy, or it cannot be used.
+    pub fn source(&self, session: &Session, data: Option<&Path>) -> Result<TrustSource, CommandError> {
+        let path = self.trust.as_ref().or(session.context.trust.as_ref()).ok_or_else(|| CommandError::Missing {
+            problem: "it is not said whose signatures count".to_owned(),
+            fix: "pass --trust FILE or set FETTLE_TRUST; `fettle key generate` prints a trust policy".to_owned(),
+        })?;
+        let files = TrustFiles::new(path.clone(), self.trusted_root.clone(), data.map(Path::to_owned));
+        let source = TrustSource::from(files);
+        source.current()?;
+        Ok(source)
+    }
+}
+
+/// Reads `NAME=VALUE`.
+fn annotation(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` names no annotation; write NAME=VALUE, like `channel=stable`")),
     }
 }
 
@@ -166,6 +213,22 @@ pub struct TemporarySupplier {
 }
 
 impl TemporarySupplier {
+    /// Puts a newer trust policy in force.
+    ///
+    /// # Errors
+    /// When it is not accepted, or not newer.
+    pub async fn activate(&self, reference: &Reference) -> Result<Activation, CommandError> {
+        Ok(self.supplier.activate(reference).await?)
+    }
+
+    /// Whose signatures count.
+    ///
+    /// # Errors
+    /// When the trust policy has become unusable.
+    pub fn trust(&self) -> Result<Arc<Trust>, CommandError> {
+        Ok(self.supplier.trust()?)
+    }
+
     /// A verified artifact.
     ///
     /// # Errors

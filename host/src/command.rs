@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustPolicy};
+use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustFiles, TrustSource};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -54,9 +54,12 @@ pub struct Run {
     /// Everything the host keeps: identity, journal, artifacts, files.
     #[arg(long, env = "FETTLE_DATA", default_value = "/var/lib/fettle-host")]
     pub data: PathBuf,
-    /// Keys that are trusted to sign artifacts (a trust policy).
+    /// The trust policy: whose signatures count. Read again whenever it changes.
     #[arg(long)]
     pub trust: PathBuf,
+    /// A Sigstore `trusted_root.json` that proves identities, for rules that name identities.
+    #[arg(long, value_name = "FILE")]
+    pub trusted_root: Option<PathBuf>,
     /// Name of this node; the host name when absent.
     #[arg(long)]
     pub name: Option<String>,
@@ -171,10 +174,9 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
     let data = &settings.data;
     make_private(data)?;
     let lock = lock(data)?;
-    let trust = std::fs::read_to_string(&settings.trust)
-        .with_context(|| format!("the trust policy {} cannot be read", settings.trust.display()))?;
-    let trust = TrustPolicy::read(&trust)
-        .with_context(|| format!("the trust policy {} is not valid", settings.trust.display()))?;
+    let trust = TrustFiles::new(settings.trust.clone(), settings.trusted_root.clone(), Some(data.clone()));
+    let trust = TrustSource::from(trust);
+    trust.current()?;
     let plain_http = settings.plain_http.iter().cloned().collect::<BTreeSet<_>>();
     let registry = RegistryClient::new(RegistryOptions { plain_http, ..RegistryOptions::default() })?;
     let store = ContentStore::open(&data.join("artifacts"))?;

@@ -18,6 +18,8 @@ pub struct PlaneConfig {
     pub data_directory: PathBuf,
     /// Whose signatures count. Without it no definition can be registered.
     pub trust_policy: Option<PathBuf>,
+    /// A Sigstore `trusted_root.json` that proves identities, for rules that name identities.
+    pub trusted_root: Option<PathBuf>,
     /// Registries (`host:port`) that are spoken to without TLS. Loopback addresses are always.
     pub plain_http_registries: BTreeSet<String>,
     /// How long a lease lasts when it is not extended.
@@ -41,6 +43,7 @@ impl PlaneConfig {
             allow_remote: false,
             data_directory: data_directory.into(),
             trust_policy: None,
+            trusted_root: None,
             plain_http_registries: BTreeSet::new(),
             lease_duration: Duration::from_secs(30),
             acknowledge_timeout: Duration::from_secs(10),

@@ -5,7 +5,7 @@ use std::{fs::File, future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sy
 use axum::serve::ListenerExt as _;
 use fettle_store::{Store, StoreError};
 use fettle_store_sqlite::SqliteStore;
-use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustPolicy};
+use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustError, TrustFiles, TrustSource};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -52,15 +52,9 @@ pub enum StartError {
     /// Another plane runs there.
     #[error("another plane runs on the data directory {}; stop it, or name another one", .0.display())]
     Locked(PathBuf),
-    /// The trust policy cannot be read.
-    #[error("the trust policy {} cannot be used", path.display())]
-    Trust {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    /// It is not known whose signatures count.
+    #[error("the trust policy cannot be used")]
+    Trust(#[source] TrustError),
     /// Artifacts cannot be fetched.
     #[error("artifacts cannot be fetched or kept")]
     Supply(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -172,16 +166,16 @@ fn lock(config: &PlaneConfig) -> Result<File, StartError> {
 
 fn supplier(config: &PlaneConfig) -> Result<Arc<dyn ArtifactSource>, StartError> {
     let Some(path) = &config.trust_policy else { return Ok(Arc::new(TrustsNobody)) };
-    let trust = |source: Box<dyn std::error::Error + Send + Sync>| StartError::Trust { path: path.clone(), source };
-    let text = std::fs::read_to_string(path).map_err(|error| trust(Box::new(error)))?;
-    let policy = TrustPolicy::read(&text).map_err(|error| trust(Box::new(error)))?;
+    let files = TrustFiles::new(path.clone(), config.trusted_root.clone(), Some(config.data_directory.clone()));
+    let trust = TrustSource::from(files);
+    trust.current().map_err(StartError::Trust)?;
     make_directory(&config.data_directory)
         .map_err(|source| StartError::Directory { path: config.data_directory.clone(), source })?;
     let store = ContentStore::open(&config.data_directory.join("content"))
         .map_err(|error| StartError::Supply(Box::new(error)))?;
     let options = RegistryOptions { plain_http: config.plain_http_registries.clone(), ..RegistryOptions::default() };
     let registry = RegistryClient::new(options).map_err(|error| StartError::Supply(Box::new(error)))?;
-    Ok(Arc::new(Supplier::new(store, registry, policy)))
+    Ok(Arc::new(Supplier::new(store, registry, trust)))
 }
 
 async fn serve(listener: TcpListener, state: State) -> std::io::Result<()> {

@@ -4,7 +4,11 @@ use std::{error::Error, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use fettle_model::digest::Digest;
 
-use crate::{kind::ArtifactKind, store::StoreError};
+use crate::{
+    kind::ArtifactKind,
+    store::StoreError,
+    trust::{Chain, TrustError},
+};
 
 /// A lower error, shared: requests that wait for one fetch all get its error.
 pub type Cause = Arc<dyn Error + Send + Sync>;
@@ -46,15 +50,14 @@ impl fmt::Display for Verdict {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SupplyError {
     /// Nobody signed it.
-    #[error(
-        "UNSIGNED: {artifact} has no signature; sign it with a key that the trust policy names for the kind \
-         `{}`", kind.name()
-    )]
+    #[error("UNSIGNED: {artifact} has no signature; the trust policy wants for the kind `{}`: {needed}", kind.name())]
     Unsigned {
         /// What.
         artifact: String,
         /// As what it was asked for.
         kind: ArtifactKind,
+        /// What the trust policy wants.
+        needed: String,
     },
     /// Nobody signed it whom the trust policy names.
     #[error("UNTRUSTED: {artifact} {reason}")]
@@ -82,6 +85,15 @@ pub enum SupplyError {
         artifact: String,
         /// Which rule it broke.
         reason: Defect,
+    },
+    /// It is not known whose signatures count; this says nothing about the artifact.
+    #[error("it cannot be decided whether {artifact} is trusted")]
+    Trust {
+        /// What.
+        artifact: String,
+        /// The error below.
+        #[source]
+        source: Arc<TrustError>,
     },
     /// The content store failed; this says nothing about the artifact.
     #[error("the content store could not keep or read {artifact}")]
@@ -121,7 +133,17 @@ impl SupplyError {
             Self::Untrusted { .. } => Some(Verdict::Untrusted),
             Self::Unavailable { .. } => Some(Verdict::Unavailable),
             Self::Malformed { .. } => Some(Verdict::Malformed),
-            Self::Store { .. } | Self::LocalFile { .. } | Self::Signing { .. } => None,
+            Self::Trust { .. } | Self::Store { .. } | Self::LocalFile { .. } | Self::Signing { .. } => None,
+        }
+    }
+
+    /// What each signature turned out to be, where the verdict rests on signatures.
+    #[must_use]
+    pub const fn chain(&self) -> Option<&Chain> {
+        match self {
+            Self::Untrusted { reason: Distrust::NotEnough(chain), .. }
+            | Self::Malformed { reason: Defect::Signatures(chain), .. } => Some(chain),
+            _ => None,
         }
     }
 
@@ -133,6 +155,7 @@ impl SupplyError {
             Self::Unsigned { .. }
             | Self::Untrusted { .. }
             | Self::Malformed { .. }
+            | Self::Trust { .. }
             | Self::Store { .. }
             | Self::LocalFile { .. }
             | Self::Signing { .. } => false,
@@ -143,29 +166,22 @@ impl SupplyError {
 /// Why signatures that exist do not suffice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
-    /// All signatures are by keys that the policy does not name.
+    /// What is there does not meet what the policy wants.
     #[error(
-        "has {signatures} signature(s), none by a key that the trust policy names for the kind `{}`; sign it with \
-         one of {trusted}, or have its signer added to the policy", kind.name()
+        "has {} signature(s), which are not what the trust policy wants for the kind `{}` ({}): {_0}; have it signed \
+         by whom the policy names, or change the policy", _0.findings.len(), _0.kind.name(), _0.needed
     )]
-    OtherKeys {
-        /// As what it was asked for.
-        kind: ArtifactKind,
-        /// How many signatures there are.
-        signatures: usize,
-        /// Names and ids of the trusted keys.
-        trusted: String,
+    NotEnough(Box<Chain>),
+    /// An administrator refuses this very content.
+    #[error("holds {digest}, which the trust policy denies ({reason}); use another version")]
+    Denied {
+        /// Of the manifest or of a part.
+        digest: Digest,
+        /// What the policy says.
+        reason: String,
     },
-    /// A trusted key signed something else.
-    #[error("carries a signature by `{signer}` that is about {signed}, not about this artifact; sign this digest")]
-    OtherDigest {
-        /// Name of the key.
-        signer: String,
-        /// What it did sign.
-        signed: String,
-    },
-    /// The policy names no key at all for the kind.
-    #[error("is of the kind `{}`, for which the trust policy names no key; add one under `{}`", .0.name(), .0.name())]
+    /// The policy names nobody at all for the kind.
+    #[error("is of the kind `{}`, for which the trust policy names nobody; add a rule under `{}`", .0.name(), .0.name())]
     KindNotTrusted(ArtifactKind),
 }
 
@@ -336,6 +352,9 @@ pub enum Defect {
     /// A document that is not canonical JSON.
     #[error("its content is not canonical JSON (RFC 8785): {0}; push it with `fettle`, which writes that form")]
     NotCanonical(String),
+    /// Not one of its signatures can be read.
+    #[error("none of its {} signature(s) can be read: {_0}; sign it again", _0.findings.len())]
+    Signatures(Box<Chain>),
     /// A signature whose payload is unreadable.
     #[error("its signature cannot be read ({0}); sign it again")]
     Signature(String),

@@ -35,11 +35,13 @@ pub enum ArtifactKind {
     Definition,
     /// Command profiles, resolver rules and the node's ceiling.
     PolicyBundle,
+    /// Whose signatures count from now on.
+    TrustPolicy,
 }
 
 impl ArtifactKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Step, Self::Catalog, Self::Definition, Self::PolicyBundle];
+    pub const ALL: [Self; 5] = [Self::Step, Self::Catalog, Self::Definition, Self::PolicyBundle, Self::TrustPolicy];
 
     /// The name in a trust policy.
     #[must_use]
@@ -49,6 +51,7 @@ impl ArtifactKind {
             Self::Catalog => "catalog",
             Self::Definition => "definition",
             Self::PolicyBundle => "policy_bundle",
+            Self::TrustPolicy => "trust_policy",
         }
     }
 
@@ -60,6 +63,7 @@ impl ArtifactKind {
             Self::Catalog => &["application/vnd.fettle.catalog.v1+json"],
             Self::Definition => &["application/vnd.fettle.definition.v1+json"],
             Self::PolicyBundle => &["application/vnd.fettle.policy-bundle.v1+json"],
+            Self::TrustPolicy => &["application/vnd.fettle.trust-policy.v1+json"],
         }
     }
 
@@ -68,7 +72,9 @@ impl ArtifactKind {
     pub const fn artifact_type(self) -> Option<&'static str> {
         match self {
             Self::Step => None,
-            Self::Catalog | Self::Definition | Self::PolicyBundle => Some(self.layer_media_types()[0]),
+            Self::Catalog | Self::Definition | Self::PolicyBundle | Self::TrustPolicy => {
+                Some(self.layer_media_types()[0])
+            }
         }
     }
 
@@ -77,7 +83,7 @@ impl ArtifactKind {
     pub const fn config_media_type(self) -> &'static str {
         match self {
             Self::Step => WASM_CONFIG_MEDIA_TYPE,
-            Self::Catalog | Self::Definition | Self::PolicyBundle => EMPTY_CONFIG_MEDIA_TYPE,
+            Self::Catalog | Self::Definition | Self::PolicyBundle | Self::TrustPolicy => EMPTY_CONFIG_MEDIA_TYPE,
         }
     }
 
@@ -86,7 +92,7 @@ impl ArtifactKind {
     pub const fn layer_limit(self) -> u64 {
         match self {
             Self::Step => 64 << 20,
-            Self::Catalog | Self::Definition | Self::PolicyBundle => 1 << 20,
+            Self::Catalog | Self::Definition | Self::PolicyBundle | Self::TrustPolicy => 1 << 20,
         }
     }
 }
@@ -98,6 +104,7 @@ impl fmt::Display for ArtifactKind {
             Self::Catalog => "catalog",
             Self::Definition => "definition",
             Self::PolicyBundle => "policy bundle",
+            Self::TrustPolicy => "trust policy",
         })
     }
 }

@@ -68,4 +68,7 @@ pub use registry::{ClientError, FILES_ARTIFACT_TYPE, RegistryClient, RegistryOpt
 pub use signature::{Evidence, Rejection, Signed, Signer, TrustedRoot, TrustedRootError, Workflow};
 pub use store::{ContentStore, StoreError};
 pub use supplier::{Artifact, Supplier};
-pub use trust::{TrustPolicy, TrustPolicyError};
+pub use trust::{
+    Activation, Chain, Finding, NAME_ANNOTATION, ParseVersionError, RotationError, Trust, TrustError, TrustFiles,
+    TrustPolicy, TrustPolicyError, TrustSource, VERSION_ANNOTATION, Version,
+};

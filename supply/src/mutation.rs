@@ -8,11 +8,28 @@
 //! To add one: a variant here, `off(Protection::..)` at the place, and an attack in
 //! `supply/tests/attacks` that runs with and without it.
 
-/// One check that stands between an attack and a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u32)]
-#[cfg_attr(not(feature = "mutations"), expect(dead_code, reason = "some are asked for in tests only"))]
-pub enum Protection {
+macro_rules! protections {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// One check that stands between an attack and a node.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u32)]
+        #[cfg_attr(
+            not(feature = "mutations"),
+            allow(dead_code, unreachable_pub, reason = "tests have more use for it")
+        )]
+        pub enum Protection {
+            $($(#[$doc])* $name,)*
+        }
+
+        #[cfg(feature = "mutations")]
+        impl Protection {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+protections! {
     /// An empty `anyOf` or `allOf` is an error.
     NoEmptyLists,
     /// A threshold of zero is an error.

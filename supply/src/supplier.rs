@@ -1,4 +1,9 @@
 //! The one way to an artifact's content: store or registry, signature, hash, content.
+//!
+//! Between verifying and using there is no gap. Each part of an artifact is one buffer: the bytes that
+//! came over the network or out of a file are hashed where they lie in memory, and that same buffer is
+//! [`Artifact::content`], which the host compiles. Nothing is read a second time, neither from the
+//! registry nor from the store; what happens to a file meanwhile changes nothing.
 
 use std::{
     collections::HashMap,
@@ -13,18 +18,22 @@ use futures::{
     FutureExt,
     future::{Shared, WeakShared},
 };
+use quick_cache::sync::Cache;
 use serde_json::Value;
 
 use crate::{
     error::{Defect, Distrust, Outage, SupplyError},
-    key::KeyId,
     kind::{ArtifactKind, CONFIG_LIMIT, DESCRIPTOR_MEMBER, MANIFEST_LIMIT},
     manifest::{Descriptor, Manifest},
+    mutation::{Protection, off},
     registry::{Fault, RegistryClient, check_canonical},
-    signature::Evidence,
+    signature::{Evidence, Signer},
     store::{ContentStore, StoreError},
-    trust::TrustPolicy,
+    trust::{Accepted, Activation, Chain, Link, RotationError, Seen, Trust, TrustError, TrustSource},
 };
+
+/// Verdicts that are kept.
+const VERDICTS: usize = 1024;
 
 /// A verified artifact: the bytes here are the bytes that were hashed and signed for.
 #[derive(Clone, Debug)]
@@ -35,31 +44,69 @@ pub struct Artifact {
     pub content: Bytes,
     /// What a step's component says of itself, if its author pushed that.
     pub descriptor: Option<Value>,
-    /// Whose signature sufficed.
-    pub signer: KeyId,
+    /// Whose signatures counted, one per rule that was met.
+    pub signers: Vec<Signer>,
+    /// What each signature turned out to be.
+    pub chain: Chain,
+    /// The digest of the trust policy that let it through.
+    pub policy: Digest,
 }
 
 type Fetch = Pin<Box<dyn Future<Output = Result<Artifact, SupplyError>> + Send>>;
-type Request = (ArtifactKind, Reference);
+/// With the digest of what is trusted: a fetch that began under another policy is not joined.
+type Request = (ArtifactKind, Reference, Digest);
 
 /// Artifacts for use: verified, from the store where possible. Cheap to clone.
 #[derive(Clone)]
 pub struct Supplier {
     shared: Arc<Inner>,
+    trust: TrustSource,
     running: Arc<Mutex<HashMap<Request, WeakShared<Fetch>>>>,
 }
 
 struct Inner {
     store: ContentStore,
     registry: RegistryClient,
-    trust: TrustPolicy,
+    verdicts: Cache<VerdictKey, Arc<Accepted>>,
+}
+
+/// What a verdict depends on. Only good ones are kept: a bad one may be mended by a new signature.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct VerdictKey {
+    manifest: Digest,
+    kind: ArtifactKind,
+    policy: Digest,
+    root: Option<Digest>,
+}
+
+impl VerdictKey {
+    fn new(manifest: Digest, kind: ArtifactKind, trust: &Trust) -> Self {
+        let policy = if off(Protection::VerdictNamesPolicy) { manifest } else { trust.policy().digest() };
+        Self { manifest, kind, policy, root: trust.root().map(crate::signature::TrustedRoot::digest) }
+    }
 }
 
 impl Supplier {
     /// Puts one together.
     #[must_use]
-    pub fn new(store: ContentStore, registry: RegistryClient, trust: TrustPolicy) -> Self {
-        Self { shared: Arc::new(Inner { store, registry, trust }), running: Arc::default() }
+    pub fn new(store: ContentStore, registry: RegistryClient, trust: impl Into<TrustSource>) -> Self {
+        let shared = Inner { store, registry, verdicts: Cache::new(VERDICTS) };
+        Self { shared: Arc::new(shared), trust: trust.into(), running: Arc::default() }
+    }
+
+    /// The same, with the same store and the verdicts it knows, trusting others.
+    #[must_use]
+    pub fn trusting(&self, trust: impl Into<TrustSource>) -> Self {
+        Self { shared: Arc::clone(&self.shared), trust: trust.into(), running: Arc::default() }
+    }
+
+    /// What is trusted now. Whoever keeps what came out of an artifact keeps it for this
+    /// [`Trust::digest`] only.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or says what it must not.
+    pub fn trust(&self) -> Result<Arc<Trust>, TrustError> {
+        self.trust.current()
     }
 
     /// The client it fetches with.
@@ -78,13 +125,28 @@ impl Supplier {
     /// registry. Requests for the same artifact at the same time are one fetch.
     ///
     /// # Errors
-    /// One of the four verdicts, or a failure of the store.
+    /// One of the four verdicts, or a failure of the store or of the trust policy.
     pub async fn artifact(&self, kind: ArtifactKind, reference: &Reference) -> Result<Artifact, SupplyError> {
-        self.fetch(kind, reference).await
+        let failed = |source| SupplyError::Trust { artifact: reference.to_string(), source: Arc::new(source) };
+        let trust = self.trust().map_err(failed)?;
+        self.fetch(kind, reference, trust).await
     }
 
-    fn fetch(&self, kind: ArtifactKind, reference: &Reference) -> Shared<Fetch> {
-        let key = (kind, reference.clone());
+    /// Puts a newer trust policy in force: one that is signed as the current one demands of the kind
+    /// `trust_policy`, and has a higher revision. Every process that uses the same files sees it at once.
+    ///
+    /// # Errors
+    /// When it is not accepted, or not newer, or this supplier's trust is not in files.
+    pub async fn activate(&self, reference: &Reference) -> Result<Activation, RotationError> {
+        let TrustSource::Files(files) = &self.trust else { return Err(RotationError::NoDirectory) };
+        let link = self.shared.link(reference).await.map_err(|error| RotationError::Fetch(Box::new(error)))?;
+        let files = Arc::clone(files);
+        let work = move || files.activate(&link);
+        tokio::task::spawn_blocking(work).await.map_err(|_| RotationError::Store(StoreError::Stopped))?
+    }
+
+    fn fetch(&self, kind: ArtifactKind, reference: &Reference, trust: Arc<Trust>) -> Shared<Fetch> {
+        let key = (kind, reference.clone(), trust.digest());
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         // A fetch that everybody gave up on is gone, and one that ended is not joined: the store
         // answers now, or another try is due.
@@ -96,7 +158,7 @@ impl Supplier {
         running.retain(|_, fetch| fetch.upgrade().is_some());
         let inner = Arc::clone(&self.shared);
         let reference = reference.clone();
-        let work: Fetch = Box::pin(async move { inner.artifact(kind, reference).await });
+        let work: Fetch = Box::pin(async move { inner.artifact(kind, reference, &trust).await });
         let fetch = work.shared();
         if let Some(weak) = fetch.downgrade() {
             running.insert(key, weak);
@@ -106,9 +168,10 @@ impl Supplier {
 }
 
 impl Inner {
-    async fn artifact(&self, kind: ArtifactKind, reference: Reference) -> Result<Artifact, SupplyError> {
+    async fn artifact(&self, kind: ArtifactKind, reference: Reference, trust: &Trust) -> Result<Artifact, SupplyError> {
         let stored = |source| SupplyError::Store { artifact: reference.to_string(), source };
         let malformed = |reason| SupplyError::Malformed { artifact: reference.to_string(), reason };
+        trust.policy().refuse_denied(&reference, reference.digest)?;
         // Kept only at the end, when everything has been checked.
         let mut fresh = Vec::new();
         let raw = match self.store.read(reference.digest, MANIFEST_LIMIT).await.map_err(stored)? {
@@ -119,9 +182,12 @@ impl Inner {
                 content
             }
         };
-        let (signer, signatures) = self.verify(kind, &reference).await?;
+        let (accepted, signatures) = self.verify(kind, &reference, trust).await?;
         let manifest = Manifest::parse(&raw).map_err(malformed)?;
         let layer = manifest.layer_of(kind).map_err(malformed)?;
+        for part in [layer, &manifest.config] {
+            trust.policy().refuse_denied(&reference, part.digest)?;
+        }
         let content = self.part(&reference, "layer", layer, kind.layer_limit(), &mut fresh).await?;
         let descriptor = match kind {
             ArtifactKind::Step => {
@@ -129,7 +195,10 @@ impl Inner {
                 let config = self.part(&reference, "configuration", config, CONFIG_LIMIT, &mut fresh).await?;
                 read_config(&config, &layer.digest).map_err(malformed)?
             }
-            ArtifactKind::Catalog | ArtifactKind::Definition | ArtifactKind::PolicyBundle => {
+            ArtifactKind::Catalog
+            | ArtifactKind::Definition
+            | ArtifactKind::PolicyBundle
+            | ArtifactKind::TrustPolicy => {
                 check_canonical(&content).map_err(malformed)?;
                 None
             }
@@ -140,31 +209,75 @@ impl Inner {
         if let Some(signatures) = signatures {
             self.store.write_signatures(reference.digest, &signatures).await.map_err(stored)?;
         }
-        Ok(Artifact { reference, content, descriptor, signer })
+        let (signers, chain) = (accepted.signers.clone(), accepted.chain.clone());
+        Ok(Artifact { reference, content, descriptor, signers, chain, policy: trust.policy().digest() })
     }
 
-    /// Finds a signature that suffices, first among those kept. Those that come from the registry are
-    /// returned to be kept.
+    /// A trust policy with its manifest and its signatures, none of it verified yet.
+    async fn link(&self, reference: &Reference) -> Result<Link, SupplyError> {
+        let malformed = |reason| SupplyError::Malformed { artifact: reference.to_string(), reason };
+        let kind = ArtifactKind::TrustPolicy;
+        let manifest = self.registry.fetch_manifest(reference, MANIFEST_LIMIT).await?.content;
+        let parsed = Manifest::parse(&manifest).map_err(malformed)?;
+        let layer = parsed.layer_of(kind).map_err(malformed)?;
+        let policy = self.part(reference, "layer", layer, kind.layer_limit(), &mut Vec::new()).await?;
+        let signatures = self.registry.fetch_signatures(reference).await?;
+        Ok(Link::new(reference.clone(), &manifest, &policy, signatures))
+    }
+
+    /// Decides whether signatures suffice: as decided before for the same policy and root, else by those
+    /// kept, else by those of the registry, which are returned to be kept. The versions that the signers
+    /// state are remembered where the policy asks for that.
     async fn verify(
         &self,
         kind: ArtifactKind,
         reference: &Reference,
-    ) -> Result<(KeyId, Option<Vec<Evidence>>), SupplyError> {
+        trust: &Trust,
+    ) -> Result<(Arc<Accepted>, Option<Vec<Evidence>>), SupplyError> {
+        let stored = |source| SupplyError::Store { artifact: reference.to_string(), source };
+        let key = VerdictKey::new(reference.digest, kind, trust);
+        loop {
+            let seen = self.store.seen(kind).await.map_err(stored)?;
+            let known = self.verdicts.get(&key).filter(|accepted| !accepted.is_outdated(&seen));
+            let (accepted, fresh) = match known {
+                Some(accepted) => (accepted, None),
+                None => self.judge(kind, reference, trust, &seen).await?,
+            };
+            let versions = accepted.versions.clone();
+            // False only when a newer version was accepted since `seen` was read.
+            if versions.is_empty()
+                || off(Protection::NoRollBack)
+                || self.store.accept(kind, versions).await.map_err(stored)?
+            {
+                self.verdicts.insert(key, Arc::clone(&accepted));
+                return Ok((accepted, fresh));
+            }
+        }
+    }
+
+    async fn judge(
+        &self,
+        kind: ArtifactKind,
+        reference: &Reference,
+        trust: &Trust,
+        seen: &Seen,
+    ) -> Result<(Arc<Accepted>, Option<Vec<Evidence>>), SupplyError> {
         let stored = |source| SupplyError::Store { artifact: reference.to_string(), source };
         let kept = self.store.signatures(reference.digest).await.map_err(stored)?;
-        let verdict = self.trust.verify(kind, reference, &kept);
-        match &verdict {
-            Ok(signer) => return Ok((*signer, None)),
+        let verify = |signatures: &[Evidence]| trust.policy().verify(kind, reference, signatures, trust.root(), seen);
+        let refusal = match verify(&kept) {
+            Ok(accepted) => return Ok((Arc::new(accepted), None)),
+            Err(refusal) => refusal,
+        };
+        if let SupplyError::Untrusted { reason: Distrust::KindNotTrusted(_) | Distrust::Denied { .. }, .. } = refusal {
             // No signature can help.
-            Err(SupplyError::Untrusted { reason: Distrust::KindNotTrusted(_), .. }) => {
-                return verdict.map(|key| (key, None));
-            }
-            Err(_) => {}
+            return Err(refusal);
         }
-        match (self.registry.fetch_signatures(reference).await, verdict) {
-            (Ok(fresh), _) => Ok((self.trust.verify(kind, reference, &fresh)?, Some(fresh))),
+        match (self.registry.fetch_signatures(reference).await, refusal) {
+            (Ok(fresh), _) => Ok((Arc::new(verify(&fresh)?), Some(fresh))),
+            (Err(SupplyError::Unavailable { .. }), refusal) if off(Protection::OutageIsNoAnswer) => Err(refusal),
             // Newer signatures may exist, so this is no verdict on the signers.
-            (Err(SupplyError::Unavailable { artifact, source, .. }), Err(SupplyError::Untrusted { reason, .. })) => {
+            (Err(SupplyError::Unavailable { artifact, source, .. }), SupplyError::Untrusted { reason, .. }) => {
                 let reason = Outage::NoFreshSignatures(reason.to_string());
                 Err(SupplyError::Unavailable { artifact, reason, source })
             }

@@ -25,7 +25,10 @@ async fn every_kind_is_pushed_signed_fetched_and_kept() {
     for kind in ArtifactKind::ALL {
         let (content, descriptor) = match kind {
             ArtifactKind::Step => (b"\0asm component".to_vec(), Some(json!({ "kind": "file.render@v1" }))),
-            ArtifactKind::Catalog | ArtifactKind::Definition | ArtifactKind::PolicyBundle => {
+            ArtifactKind::Catalog
+            | ArtifactKind::Definition
+            | ArtifactKind::PolicyBundle
+            | ArtifactKind::TrustPolicy => {
                 (canonical::to_bytes(&json!({ "kind": kind, "revision": 7 })).unwrap(), None)
             }
         };
@@ -44,7 +47,7 @@ async fn every_kind_is_pushed_signed_fetched_and_kept() {
             assert_eq!(artifact.content, content);
             assert_eq!(&artifact.descriptor, descriptor);
             assert_eq!(&artifact.reference, reference);
-            assert_eq!(artifact.signer, key.public().id());
+            assert_eq!(artifact.signers, [fettle_supply::Signer::Key(key.public().id())]);
             assert!(home.path().join("blobs/sha256").join(Digest::of(content).hex()).is_file());
         }
     }

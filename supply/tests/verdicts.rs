@@ -6,7 +6,9 @@ mod support;
 use std::{fs, os::unix::fs::symlink};
 
 use fettle_model::digest::Digest;
-use fettle_supply::{ArtifactKind, Defect, Manifest, Outage, SigningKey, SupplyError, Verdict, testing::Misbehaviour};
+use fettle_supply::{
+    ArtifactKind, Defect, Manifest, Outage, Signer, SigningKey, SupplyError, Verdict, testing::Misbehaviour,
+};
 use serde_json::{Value, json};
 use support::{WASM, World, verdict};
 
@@ -60,7 +62,7 @@ async fn a_key_taken_out_of_the_policy_counts_no_longer_even_for_what_is_kept() 
     assert_eq!(verdict(&reference, get(&world).await), Verdict::Unavailable);
     world.registry.restart();
     world.client.sign(&world.direct().at(reference.digest), &successor).await.unwrap();
-    assert_eq!(get(&world).await.unwrap().signer, successor.public().id());
+    assert_eq!(get(&world).await.unwrap().signers, [Signer::Key(successor.public().id())]);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use fettle_model::{catalog::Catalog, name::StepKind};
 use fettle_supply::{ArtifactKind, SigningKey};
-use fettle_tests::{Fleet, Supply, supply::write_trust};
+use fettle_tests::{Fleet, Supply};
 use serde_json::{Value, json};
 
 use crate::{NOOP, POLICY, PROGRAMS};
@@ -38,7 +38,7 @@ async fn a_node_does_not_run_what_only_the_plane_trusts() {
     std::fs::write(&both, serde_json::to_vec(&fettle_supply::TrustPolicy::any_of(keys).unwrap()).unwrap()).unwrap();
     let mut fleet = Fleet::prepare(PROGRAMS, &both).await;
     fleet.start_plane().await;
-    write_trust(&both, &supply.key);
+    fleet.host_trust = supply.trust.clone();
     fleet.start_host();
     fleet.node_online().await;
     fleet.register(&publish_with(&supply, step).await).await;
@@ -46,6 +46,29 @@ async fn a_node_does_not_run_what_only_the_plane_trusts() {
     assert_eq!(operation["status"], "failed", "{operation:#}");
     assert_eq!(operation["failure"]["code"], "supply.untrusted", "{operation:#}");
     assert!(operation["failure"]["message"].as_str().unwrap().contains("UNTRUSTED"), "{operation:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_that_is_denied_while_the_node_runs_is_refused_at_once() {
+    let supply = Supply::with(&["noop"]).await;
+    let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
+    fleet.host_trust = supply.directory().join("node.json");
+    std::fs::copy(&supply.trust, &fleet.host_trust).unwrap();
+    fleet.start_plane().await;
+    fleet.start_host();
+    fleet.node_online().await;
+    fleet.register(&supply.publish(NOOP, POLICY).await).await;
+    let operation = fleet.run("test.noop", &json!({ "time": "first" })).await;
+    assert_eq!(operation["status"], "succeeded", "{operation:#}");
+    // The component was verified, is compiled and in memory; nothing is restarted.
+    let component = fettle_model::digest::Digest::of(&fettle_tests::supply::component("noop"));
+    let mut policy: Value = serde_json::from_slice(&std::fs::read(&fleet.host_trust).unwrap()).unwrap();
+    policy["deny"] = json!([{ "digest": component, "reason": "CVE-2026-0001" }]);
+    std::fs::write(&fleet.host_trust, policy.to_string()).unwrap();
+    let operation = fleet.run("test.noop", &json!({ "time": "second" })).await;
+    assert_eq!(operation["status"], "failed", "{operation:#}");
+    assert_eq!(operation["failure"]["code"], "supply.untrusted", "{operation:#}");
+    assert!(operation["failure"]["message"].as_str().unwrap().contains("CVE-2026-0001"), "{operation:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

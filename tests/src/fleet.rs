@@ -33,6 +33,8 @@ pub struct Fleet {
     pub host_environment: Vec<(String, String)>,
     /// More arguments of the host.
     pub host_arguments: Vec<String>,
+    /// The trust policy of the host, which starts as that of the plane.
+    pub host_trust: PathBuf,
     programs: Programs,
     directory: tempfile::TempDir,
     trust: PathBuf,
@@ -66,6 +68,7 @@ impl Fleet {
             plane_environment: Vec::new(),
             host_environment: Vec::new(),
             host_arguments: Vec::new(),
+            host_trust: trust.to_owned(),
             programs,
             trust: trust.to_owned(),
             listen: "127.0.0.1:0".to_owned(),
@@ -138,7 +141,7 @@ impl Fleet {
             "--data",
             text(&data),
             "--trust",
-            text(&self.trust),
+            text(&self.host_trust),
             "--name",
             "node-1",
             "--join-token-file",

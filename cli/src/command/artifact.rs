@@ -6,14 +6,18 @@ use clap::{Args, Subcommand};
 use fettle_model::reference::{Reference, Repository};
 use serde::Serialize;
 
-use super::Session;
-use crate::{error::CommandError, supply::RegistryArguments};
+use super::{Session, kind::Kind, verdict};
+use crate::{
+    error::CommandError,
+    supply::{RegistryArguments, TrustArguments},
+};
 
-/// Artifacts of files: models, datasets.
+/// Artifacts: files of any size, and verifying what was signed.
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "each command documents itself")]
 pub enum ArtifactCommand {
     Push(Push),
+    Verify(Verify),
 }
 
 /// Pushes files as one OCI artifact, a layer each, titled with the file's name, and prints its reference
@@ -46,17 +50,38 @@ impl ArtifactCommand {
     /// # Errors
     /// When a file cannot be read, or the registry fails.
     pub async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let Self::Push(push) = self;
-        let repository = push.repository(session)?;
-        let titled =
-            |file: &PathBuf| (file.file_name().unwrap_or_default().to_string_lossy().into_owned(), file.clone());
-        let files: Vec<_> = push.files.iter().map(titled).collect();
-        let reference = push.registry.client()?.push_files(&repository, &files).await?;
-        session.show(&Pushed { reference }, |pushed| format!("{}\n", pushed.reference))
+        match self {
+            Self::Push(push) => push.run(session).await,
+            Self::Verify(verify) => verdict::show(session, &verify.trust, verify.kind.into(), &verify.reference).await,
+        }
     }
 }
 
+/// Fetches an artifact of any kind and verifies it as a node would; see `fettle step verify`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  fettle artifact verify --kind policy-bundle registry.internal:5000/fettle/policy@sha256:...")]
+pub struct Verify {
+    /// The artifact.
+    reference: Reference,
+    /// What it should be: trust is given per kind.
+    #[arg(long, value_enum)]
+    kind: Kind,
+    #[command(flatten)]
+    trust: TrustArguments,
+}
+
 impl Push {
+    async fn run(&self, session: &Session) -> Result<(), CommandError> {
+        let repository = self.repository(session)?;
+        let titled =
+            |file: &PathBuf| (file.file_name().unwrap_or_default().to_string_lossy().into_owned(), file.clone());
+        let files: Vec<_> = self.files.iter().map(titled).collect();
+        let reference = self.registry.client()?.push_files(&repository, &files).await?;
+        session.show(&Pushed { reference }, |pushed| format!("{}\n", pushed.reference))
+    }
+
     fn repository(&self, session: &Session) -> Result<Repository, CommandError> {
         let text = &self.repository;
         let whole = text.parse::<Repository>().ok();

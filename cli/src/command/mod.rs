@@ -7,6 +7,7 @@ pub mod definition;
 pub mod dev;
 pub mod exit_codes;
 pub mod key;
+mod kind;
 pub mod node;
 pub mod nvml_snapshot;
 pub mod operation;
@@ -14,6 +15,8 @@ pub mod policy;
 mod published;
 pub mod step;
 mod target;
+pub mod trust;
+mod verdict;
 
 use serde::Serialize;
 

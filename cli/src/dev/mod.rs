@@ -200,6 +200,7 @@ async fn agent(options: &Options, data: &Path, plane: &str, trust: PathBuf) -> a
         plane: plane.to_owned(),
         data: directory,
         trust,
+        trusted_root: None,
         name: Some(options.node.clone()),
         join_token_file,
         slots: 4,

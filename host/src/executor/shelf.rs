@@ -1,6 +1,9 @@
-//! What was verified, read and compiled once in the life of this process, by reference. A reference
-//! names bytes by digest and the trust policy does not change while the process runs, so what was true
-//! once stays true.
+//! What was verified, read and compiled once in the life of this process, by reference and by what was
+//! trusted then. A reference names bytes by digest, so what was true once stays true as long as the same
+//! is trusted; when the trust policy changes, nothing that is kept here counts any more.
+//!
+//! A component is compiled from the very buffer that was hashed: `Artifact::content` of the supplier goes
+//! to the sandbox as it is, and no file is looked at in between.
 
 use std::sync::Arc;
 
@@ -8,6 +11,7 @@ use fettle_model::{
     catalog::Catalog,
     definition::Definition,
     descriptor::Descriptor,
+    digest::Digest,
     failure::{Failure, FailureClass},
     policy::PolicyBundle,
     reference::Reference,
@@ -29,6 +33,9 @@ pub(super) struct Loaded {
     pub(super) signed: Option<Descriptor>,
 }
 
+/// What was asked for, under which trust.
+type Key = (Reference, Digest);
+
 /// Verified things. Cheap to clone.
 #[derive(Clone)]
 pub struct Shelf(Arc<Inner>);
@@ -36,10 +43,10 @@ pub struct Shelf(Arc<Inner>);
 struct Inner {
     supplier: Supplier,
     sandbox: Sandbox,
-    definitions: Cache<Reference, Arc<Definition>>,
-    catalogs: Cache<Reference, Arc<Catalog>>,
-    policies: Cache<Reference, Arc<PolicyBundle>>,
-    components: Cache<Reference, Arc<Loaded>>,
+    definitions: Cache<Key, Arc<Definition>>,
+    catalogs: Cache<Key, Arc<Catalog>>,
+    policies: Cache<Key, Arc<PolicyBundle>>,
+    components: Cache<Key, Arc<Loaded>>,
 }
 
 impl Shelf {
@@ -58,11 +65,12 @@ impl Shelf {
 
     pub(super) async fn definition(&self, reference: &Reference) -> Result<Arc<Definition>, Failure> {
         let fetch = self.document(ArtifactKind::Definition, reference);
-        self.0.definitions.get_or_insert_async(reference, fetch).await
+        self.0.definitions.get_or_insert_async(&self.key(reference)?, fetch).await
     }
 
     pub(super) async fn catalog(&self, reference: &Reference) -> Result<Arc<Catalog>, Failure> {
-        self.0.catalogs.get_or_insert_async(reference, self.document(ArtifactKind::Catalog, reference)).await
+        let fetch = self.document(ArtifactKind::Catalog, reference);
+        self.0.catalogs.get_or_insert_async(&self.key(reference)?, fetch).await
     }
 
     pub(super) async fn policy(&self, reference: &Reference) -> Result<Arc<PolicyBundle>, Failure> {
@@ -74,11 +82,17 @@ impl Shelf {
             })?;
             Ok(policy)
         };
-        self.0.policies.get_or_insert_async(reference, fetch).await
+        self.0.policies.get_or_insert_async(&self.key(reference)?, fetch).await
     }
 
     pub(super) async fn component(&self, reference: &Reference) -> Result<Arc<Loaded>, Failure> {
-        self.0.components.get_or_insert_async(reference, self.load(reference)).await
+        self.0.components.get_or_insert_async(&self.key(reference)?, self.load(reference)).await
+    }
+
+    fn key(&self, reference: &Reference) -> Result<Key, Failure> {
+        let failed = |source| SupplyError::Trust { artifact: reference.to_string(), source: Arc::new(source) };
+        let trust = self.0.supplier.trust().map_err(|error| of_supply(&failed(error)))?;
+        Ok((reference.clone(), trust.digest()))
     }
 
     async fn load(&self, reference: &Reference) -> Result<Arc<Loaded>, Failure> {
@@ -115,6 +129,7 @@ fn of_supply(error: &SupplyError) -> Failure {
         SupplyError::Unsigned { .. } => failure(FailureClass::Denied, "supply.unsigned", text),
         SupplyError::Untrusted { .. } => failure(FailureClass::Denied, "supply.untrusted", text),
         SupplyError::Malformed { .. } => failure(FailureClass::Denied, "supply.malformed", text),
+        SupplyError::Trust { .. } => failure(FailureClass::Denied, "supply.no-trust-policy", text),
         SupplyError::Store { .. } | SupplyError::LocalFile { .. } | SupplyError::Signing { .. } => {
             failure(FailureClass::Permanent, "supply.store", text)
         }

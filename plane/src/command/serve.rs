@@ -21,9 +21,12 @@ pub(super) struct Serve {
     /// Allow an address that other machines can reach. There is no TLS yet.
     #[arg(long)]
     allow_remote: bool,
-    /// Trust policy: whose signatures count.
+    /// Trust policy: whose signatures count. Read again whenever it changes.
     #[arg(long, env = "FETTLE_PLANE_TRUST")]
     trust: Option<PathBuf>,
+    /// A Sigstore `trusted_root.json` that proves identities, for rules that name identities.
+    #[arg(long, env = "FETTLE_PLANE_TRUSTED_ROOT", value_name = "FILE")]
+    trusted_root: Option<PathBuf>,
     /// A registry (`host:port`) to speak to without TLS; loopback ones always are.
     #[arg(long)]
     plain_http: Vec<String>,
@@ -46,6 +49,7 @@ impl Serve {
             listen: self.listen,
             allow_remote: self.allow_remote,
             trust_policy: self.trust,
+            trusted_root: self.trusted_root,
             plain_http_registries: self.plain_http.into_iter().collect(),
             lease_duration: self.lease,
             acknowledge_timeout: self.acknowledge,

@@ -64,9 +64,10 @@ impl RegistryClient {
             let layer = part(kind.layer_media_types()[0], &content);
             let config = match kind {
                 ArtifactKind::Step => step_config(&layer.digest, descriptor)?,
-                ArtifactKind::Catalog | ArtifactKind::Definition | ArtifactKind::PolicyBundle => {
-                    Bytes::from_static(b"{}")
-                }
+                ArtifactKind::Catalog
+                | ArtifactKind::Definition
+                | ArtifactKind::PolicyBundle
+                | ArtifactKind::TrustPolicy => Bytes::from_static(b"{}"),
             };
             let manifest = OciImageManifest {
                 media_type: Some(MANIFEST_MEDIA_TYPE.to_owned()),

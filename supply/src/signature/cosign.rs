@@ -12,6 +12,7 @@ use super::{Rejection, Signed, Signer, TrustedRoot, keyless, statement::texts};
 use crate::{
     error::SupplyError,
     key::{PublicKey, SigningKey},
+    mutation::{Protection, off},
 };
 
 /// Media type of the payload layer.
@@ -93,7 +94,9 @@ impl CosignSignature {
     /// Takes a payload layer and its annotations, if one of them is a signature.
     pub(crate) fn read(payload: &[u8], annotations: &BTreeMap<String, String>) -> Option<Self> {
         let signature = annotations.get(SIGNATURE_ANNOTATION)?.clone();
-        let known = |(name, _): &(&String, &String)| keyless::ANNOTATIONS.contains(&name.as_str());
+        let known = |(name, _): &(&String, &String)| {
+            keyless::ANNOTATIONS.contains(&name.as_str()) || off(Protection::AnnotationsAreSigned)
+        };
         let proofs = annotations.iter().filter(known).map(|(name, value)| (name.clone(), value.clone())).collect();
         Some(Self { payload: payload.to_vec(), signature, proofs })
     }
@@ -129,7 +132,10 @@ impl CosignSignature {
             }
             None => return Err(Rejection::OtherSigner(String::new())),
         };
-        let (subject, annotations) = self.read_payload()?;
+        let (subject, mut annotations) = self.read_payload()?;
+        if off(Protection::AnnotationsAreSigned) {
+            annotations.extend(self.proofs.clone());
+        }
         super::about(artifact, subject, &signer)?;
         Ok(Signed { signer, annotations, integrated_time })
     }

@@ -8,7 +8,9 @@
 )]
 
 mod faulty;
+mod judge;
 mod registry;
 
 pub use faulty::{FaultyProxy, Misbehaviour};
+pub use judge::judge;
 pub use registry::TestRegistry;

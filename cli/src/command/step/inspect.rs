@@ -11,7 +11,7 @@ use super::{
     Session,
     look::{self, Look},
 };
-use crate::{error::CommandError, output, supply::TrustArguments};
+use crate::{command::verdict, error::CommandError, output, supply::TrustArguments};
 
 /// Shows what a step is: kind, effect, schemas, the capabilities it asks for and why, what it really
 /// imports, size and digest.
@@ -37,8 +37,8 @@ impl Inspect {
         let (seen, reference, signer) = match self.step.parse::<Reference>() {
             Ok(reference) if !path.exists() => {
                 let artifact = self.trust.supplier(session)?.artifact(ArtifactKind::Step, &reference).await?;
-                let seen = look::look(path, artifact.content).await?;
-                (seen, Some(reference), Some(artifact.signer.to_string()))
+                let signers = verdict::signers(&artifact);
+                (look::look(path, artifact.content).await?, Some(reference), Some(signers))
             }
             Ok(_) | Err(_) => (look::look(path, look::read(path).await?).await?, None, None),
         };

@@ -197,6 +197,7 @@ pub(super) fn of_supply(error: &SupplyError) -> Error {
         SupplyError::Malformed { .. } => Error::Corrupt(text),
         SupplyError::Unsigned { .. }
         | SupplyError::Untrusted { .. }
+        | SupplyError::Trust { .. }
         | SupplyError::Store { .. }
         | SupplyError::LocalFile { .. }
         | SupplyError::Signing { .. } => Error::Failed(text),

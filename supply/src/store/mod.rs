@@ -1,29 +1,32 @@
-//! Verified content on this machine's disk: `blobs/sha256/<hex>` and `signatures/sha256/<hex>.json`.
+//! Verified content on this machine's disk: `blobs/sha256/<hex>`, `signatures/sha256/<hex>.json`, and
+//! `versions.json` with the newest versions that were accepted.
 //!
 //! A blob is hashed whenever it is read, and its name is its hash, so a changed one cannot be used: it
-//! is deleted and fetched again. Signatures are verified whenever they are read.
+//! is deleted and fetched again. The bytes that were hashed are the bytes that are returned: a file is
+//! read once, into memory, and never looked at again. Signatures are verified whenever they are read.
+
+mod file;
+mod versions;
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    fs, io,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use bytes::Bytes;
 use fettle_model::digest::Digest;
-use rustix::{
-    fs::{FlockOperation, OFlags, flock},
-    io::Errno,
-};
 
+use self::file::{discard, remove_leftovers};
+pub(crate) use self::file::{make_directory, read_file, write_file};
 use crate::{
+    kind::ArtifactKind,
     mutation::{Protection, off},
     signature::Evidence,
+    trust::{Seen, Version},
 };
 
-const TEMPORARY: &str = ".incoming-";
 const SIGNATURES_LIMIT: u64 = 8 << 20;
 
 /// Why content cannot be kept or read.
@@ -49,6 +52,17 @@ pub enum StoreError {
         /// The error below.
         #[source]
         source: Arc<io::Error>,
+    },
+    /// What was seen before cannot be known any more.
+    #[error(
+        "{} cannot be read ({problem}), so it is not known which versions are too old; restore it, or remove it to \
+         begin anew", path.display()
+    )]
+    Versions {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
     },
     /// The work was abandoned because the program ends.
     #[error("the program is shutting down")]
@@ -77,6 +91,7 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 /// The store. Cheap to clone; several processes may share one directory.
 #[derive(Clone, Debug)]
 pub struct ContentStore {
+    directory: Arc<Path>,
     blobs: Arc<Path>,
     signatures: Arc<Path>,
 }
@@ -98,7 +113,7 @@ impl ContentStore {
         let signatures = made(made(directory.join("signatures"))?.join("sha256"))?;
         remove_leftovers(&blobs)?;
         remove_leftovers(&signatures)?;
-        Ok(Self { blobs: blobs.into(), signatures: signatures.into() })
+        Ok(Self { directory: directory.into(), blobs: blobs.into(), signatures: signatures.into() })
     }
 
     /// The blob's bytes, if it is there, whole and unchanged. A changed one is deleted and reported
@@ -159,6 +174,29 @@ impl ContentStore {
         .await
     }
 
+    /// The newest versions of a kind that were accepted here.
+    ///
+    /// # Errors
+    /// When the disk fails, or what it holds cannot be read.
+    pub(crate) async fn seen(&self, kind: ArtifactKind) -> Result<Seen, StoreError> {
+        let directory = Arc::clone(&self.directory);
+        blocking(move || versions::seen(&directory, kind)).await
+    }
+
+    /// Remembers versions that were accepted. Returns false, and remembers nothing, when a newer one of
+    /// the same name was accepted meanwhile.
+    ///
+    /// # Errors
+    /// When the disk fails or is full, or what it holds cannot be read.
+    pub(crate) async fn accept(
+        &self,
+        kind: ArtifactKind,
+        versions: Vec<(String, Version)>,
+    ) -> Result<bool, StoreError> {
+        let directory = Arc::clone(&self.directory);
+        blocking(move || versions::accept(&directory, kind, versions)).await
+    }
+
     fn read_now(&self, digest: &Digest, limit: u64) -> Result<Option<Bytes>, StoreError> {
         let path = self.blobs.join(digest.hex());
         let Some(content) = read_file(&path, limit)? else { return Ok(None) };
@@ -175,94 +213,4 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Stopped)?
-}
-
-fn make_directory(path: &Path) -> Result<(), StoreError> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(StoreError::at(path)(error)),
-        Ok(()) | Err(_) => {}
-    }
-    // A link here would let content of another place pass as the store's.
-    if !fs::symlink_metadata(path).map_err(StoreError::at(path))?.is_dir() {
-        return Err(StoreError::NotADirectory { path: path.to_owned() });
-    }
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(StoreError::at(path))
-}
-
-/// Removes temporary files that nobody writes any more: a writer holds a lock on its own.
-fn remove_leftovers(directory: &Path) -> Result<(), StoreError> {
-    for entry in fs::read_dir(directory).map_err(StoreError::at(directory))? {
-        let entry = entry.map_err(StoreError::at(directory))?;
-        if !entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
-            continue;
-        }
-        let path = entry.path();
-        let abandoned = match open_plain(&path) {
-            Ok(file) => flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(),
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
-        };
-        if abandoned {
-            tracing::info!(path = %path.display(), "removing what a crash left half written");
-            remove(&path)?;
-        }
-    }
-    Ok(())
-}
-
-fn open_plain(path: &Path) -> io::Result<File> {
-    let follow = if off(Protection::StoreFollowsNoLink) { OFlags::empty() } else { OFlags::NOFOLLOW };
-    let flags = follow | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
-}
-
-/// The content of a plain file of at most `limit` bytes; what is no plain file is discarded.
-fn read_file(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StoreError> {
-    let file = match open_plain(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            discard(path, "it is a symbolic link")?;
-            return Ok(None);
-        }
-        Err(error) => return Err(StoreError::at(path)(error)),
-    };
-    let metadata = file.metadata().map_err(StoreError::at(path))?;
-    if !metadata.is_file() {
-        discard(path, "it is not a plain file")?;
-        return Ok(None);
-    }
-    // Too large for this use. It is not read, and what replaces it comes from a checked source.
-    if metadata.len() > limit {
-        return Ok(None);
-    }
-    let mut content = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
-    file.take(limit + 1).read_to_end(&mut content).map_err(StoreError::at(path))?;
-    Ok(Some(content))
-}
-
-fn write_file(directory: &Path, name: &str, content: &[u8]) -> Result<(), StoreError> {
-    let failed = StoreError::at(directory);
-    let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(directory).map_err(&failed)?;
-    flock(file.as_file(), FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
-    file.write_all(content).map_err(&failed)?;
-    file.as_file().sync_all().map_err(&failed)?;
-    file.persist(directory.join(name)).map_err(|error| failed(error.error))?;
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(&failed)
-}
-
-fn discard(path: &Path, reason: &str) -> Result<(), StoreError> {
-    tracing::warn!(path = %path.display(), reason, "the content store was changed from outside; removing the entry");
-    remove(path)
-}
-
-fn remove(path: &Path) -> Result<(), StoreError> {
-    let removed = if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
-        fs::remove_dir_all(path)
-    } else {
-        fs::remove_file(path)
-    };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::at(path)(error)),
-        Ok(()) | Err(_) => Ok(()),
-    }
 }

@@ -1,0 +1,53 @@
+//! Ways round a signature check. Each attack runs twice: with the protection that keeps it out, and
+//! with that protection taken out, when it must get through. `every_protection_has_an_attack` keeps the
+//! list whole.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::future_not_send, reason = "tests")]
+
+mod policies;
+mod rotation;
+mod signatures;
+mod storage;
+#[path = "../support/mod.rs"]
+mod support;
+mod world;
+
+use std::path::Path;
+
+use fettle_supply::mutation::Protection;
+
+/// Protections whose attacks are still to be written. This list may only shrink.
+const OWED: [&str; 8] = [
+    "BundleIsOfKnownVersion",
+    "BundleSizeIsBounded",
+    "SignatureCountIsBounded",
+    "IdentityIsProven",
+    "CertificateChains",
+    "CertificateIsLogged",
+    "SignatureIsLogged",
+    "OneSubject",
+];
+
+/// The text of every test file of this crate.
+fn tests(directory: &Path) -> String {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            text.push_str(&tests(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&std::fs::read_to_string(path).unwrap());
+        }
+    }
+    text
+}
+
+#[test]
+fn every_protection_has_an_attack() {
+    let text = tests(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
+    let missing: Vec<_> = Protection::ALL
+        .iter()
+        .map(|one| format!("{one:?}"))
+        .filter(|one| !text.contains(&["Protection", one].join("::")))
+        .collect();
+    assert_eq!(missing, OWED, "left: what no attack takes out; right: what is known to be owed, which may only shrink");
+}
