@@ -13,6 +13,7 @@ pub mod denial;
 pub mod descriptor;
 pub mod digest;
 pub mod document;
+pub mod egress;
 pub mod expression;
 pub mod failure;
 pub mod grant;

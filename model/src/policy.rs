@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    egress::Egress,
     grant::Grants,
     name::{Label, StepKind},
     violation::{Violation, Violations},
@@ -29,6 +30,9 @@ pub struct PolicyBundle {
     /// What this node ever allows, whatever a definition grants; `"*"` allows every entry.
     #[serde(default)]
     pub ceiling: Grants,
+    /// Private networks that its steps may reach; none when absent.
+    #[serde(default, skip_serializing_if = "Egress::is_empty")]
+    pub egress: Egress,
 }
 
 /// A fixed program with typed arguments (seed 001, 4.4 and 4.7).
@@ -187,6 +191,7 @@ impl PolicyBundle {
                 ));
             }
         }
+        self.egress.check("/egress", &mut found);
         Violations::check(found)
     }
 
