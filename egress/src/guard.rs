@@ -86,18 +86,20 @@ impl Guard {
     /// Lets through public addresses, and the private ones that `egress` names for a host.
     #[must_use]
     pub fn of_policy(egress: &Egress) -> Self {
-        Self::new(Rules::Policy(Arc::new(egress.clone())))
+        Self::of_configuration().under(egress)
+    }
+
+    /// The same resolver under a policy: public addresses, and the private ones that it names.
+    #[must_use]
+    pub fn under(&self, egress: &Egress) -> Self {
+        Self { rules: Rules::Policy(Arc::new(egress.clone())), ..self.clone() }
     }
 
     /// For what a program fetches by its own configuration, not for a step: also private addresses, still
     /// neither link-local ones nor those of metadata services.
     #[must_use]
     pub fn of_configuration() -> Self {
-        Self::new(Rules::Configuration)
-    }
-
-    fn new(rules: Rules) -> Self {
-        Self { rules, lookup: Arc::new(SystemLookup), protections: Protections::all() }
+        Self { rules: Rules::Configuration, lookup: Arc::new(SystemLookup), protections: Protections::all() }
     }
 
     /// Asks another resolver than the system's.
@@ -132,6 +134,20 @@ impl Guard {
             Some(refused) if vetted.is_empty() => Err(refused),
             _ => Ok(vetted),
         }
+    }
+
+    /// Whether `host` may be connected to when it is written as an address, in brackets for IPv6. A name
+    /// always may be tried: it is vetted when it is resolved.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn check_host(&self, host: &str) -> Result<(), Refused> {
+        // What is no host at all is never connected to.
+        Host::parse(host).map_or(Ok(()), |read| match read {
+            Host::Domain(_) => Ok(()),
+            Host::Ipv4(address) => self.check_literal(&Host::Ipv4(address)),
+            Host::Ipv6(address) => self.check_literal(&Host::Ipv6(address)),
+        })
     }
 
     /// Whether a host that is written as an address may be connected to. A name always may be tried: it is

@@ -28,6 +28,14 @@ mod guard;
 mod protection;
 mod range;
 
+/// What requests and answers are made of.
+pub mod http {
+    pub use reqwest::{
+        Error, Method, RequestBuilder, Response,
+        header::{HeaderMap, HeaderName, HeaderValue},
+    };
+}
+
 pub use canonical::canonical;
 pub use client::{Client, ClientError, ClientOptions, refusal};
 pub use guard::{Found, Guard, Lookup, Refused, SystemLookup};

@@ -9,12 +9,13 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use fettle_egress::{ClientOptions, Guard};
 use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustFiles, TrustSource};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, Settings, journal_path},
-    capabilities::{Node, Queues, exec, facts, files, gpu, transfer},
+    capabilities::{Node, Queues, exec, facts, files, gpu, http, transfer},
     clock::Clock,
     executor::{Executor, Shelf, journal::Journal},
     queue::Pressure,
@@ -36,6 +37,9 @@ struct Arguments {
 enum Command {
     /// Run until told to stop.
     Run(Box<Run>),
+    /// Say what this machine and this user let a host do. Exits with 0 when everything works, with 2 when
+    /// the host would do less, and with 1 when it would not run.
+    Check(crate::check::Check),
     /// Asked by the host itself: read NVML and print JSON.
     #[command(hide = true)]
     NvmlSnapshot {
@@ -78,6 +82,9 @@ pub struct Run {
     /// Registries (`host:port`) that are spoken to without TLS; loopback ones always are.
     #[arg(long)]
     pub plain_http: Vec<String>,
+    /// Certificates in a PEM file that steps' HTTP requests trust beside the system's. May be given again.
+    #[arg(long, value_name = "FILE")]
+    pub http_authority: Vec<PathBuf>,
     /// Another NVML than the system's.
     #[arg(long)]
     pub nvml_library: Option<PathBuf>,
@@ -94,11 +101,14 @@ pub struct Run {
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
-        Command::NvmlSnapshot { library } => gpu::nvml::print_snapshot(library.as_deref()).map_err(Into::into),
-        Command::Run(settings) => run(&settings),
+        Command::NvmlSnapshot { library } => {
+            gpu::nvml::print_snapshot(library.as_deref()).map(|()| ExitCode::SUCCESS).map_err(Into::into)
+        }
+        Command::Check(check) => crate::check::run(&check),
+        Command::Run(settings) => run(&settings).map(|()| ExitCode::SUCCESS),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("fettle-host: {error:#}");
             ExitCode::FAILURE
@@ -182,24 +192,37 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
     let store = ContentStore::open(&data.join("artifacts"))?;
     let journal = Journal::open(&journal_path(data)).await?;
     let host_id = host_id(data)?;
-    let killed = exec::leftovers::kill(&host_id);
+    let (cgroups, held) = match exec::Cgroups::open(&host_id) {
+        Ok((cgroups, killed)) => (Some(cgroups), killed),
+        Err(error) => {
+            let reason = format!("{:#}", anyhow::Error::new(error));
+            tracing::warn!(
+                reason,
+                "programs get no control group: one that leaves its process group and clears its environment is not found"
+            );
+            (None, 0)
+        }
+    };
+    let killed = held + exec::leftovers::kill(&host_id);
     if killed > 0 {
         tracing::warn!(killed, "processes that an earlier run left behind were killed");
     }
     let pressure = Pressure::default();
-    let spawner = exec::Spawner::start(&pressure).context("no thread to start programs from")?;
+    let spawner = exec::Spawner::start(cgroups, &pressure).context("no thread to start programs from")?;
     let files_directory = data.join("files");
     std::fs::create_dir_all(&files_directory)
         .with_context(|| format!("{} cannot be made", files_directory.display()))?;
     let program = std::env::current_exe().context("the path of this program is unknown")?;
     let mut gpu = gpu::Probe::new(program, nvml_library(settings)?, spawner.clone());
     gpu.environment = settings.nvml_environment.iter().cloned().collect();
+    let web = ClientOptions { authorities: authorities(settings)?, ..ClientOptions::default() };
     let node = Node {
         queues: Queues::new(&pressure),
         gpu,
         spawner,
         files_directory,
-        transfers: transfer::Transfers { registry: registry.clone(), unfinished: transfer::Unfinished::default() },
+        transfers: transfer::Transfers::new(registry.clone()),
+        web: http::Web::new(Guard::of_configuration(), web),
         facts: facts::Source { kernel_log: settings.kernel_log.clone(), ..facts::Source::default() },
         digests: files::DigestCache::default(),
     };
@@ -240,6 +263,13 @@ fn fresh_key() -> std::io::Result<[u8; 32]> {
     Ok(key)
 }
 
+fn authorities(settings: &Run) -> anyhow::Result<Vec<Vec<u8>>> {
+    let read = |path: &PathBuf| {
+        std::fs::read(path).with_context(|| format!("the certificates {} cannot be read", path.display()))
+    };
+    settings.http_authority.iter().map(read).collect()
+}
+
 /// The library as the child finds it, which starts in another directory. A bare name is the loader's to
 /// look for.
 fn nvml_library(settings: &Run) -> anyhow::Result<Option<PathBuf>> {
@@ -267,6 +297,10 @@ pub fn environment_variable(text: &str) -> Result<(String, String), String> {
 async fn node_capabilities(node: &Node) -> BTreeMap<String, String> {
     let mut capabilities = BTreeMap::new();
     let mut set = |name: &str, value: String| capabilities.insert(name.to_owned(), value);
+    let held = if node.spawner.holds_everything() { "cgroup" } else { "process-group" };
+    set("host.containment", held.to_owned());
+    let user = if rustix::process::geteuid().is_root() { "root" } else { "ordinary" };
+    set("host.user", user.to_owned());
     match node.gpu.snapshot().await {
         Ok(snapshot) => {
             set("gpu.vendor", "nvidia".to_owned());

@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod blocking;
 pub mod capabilities;
+pub mod check;
 pub mod clock;
 pub mod command;
 pub mod executor;

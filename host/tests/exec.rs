@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use common::TestNode;
 use fettle_host::{
-    capabilities::exec::{Program, Spawner, Termination, leftovers},
+    capabilities::exec::{Confinement, Program, Spawner, Termination, leftovers},
     queue::Pressure,
 };
 use fettle_model::failure::FailureClass;
 use serde_json::{Value, json};
 
-const GRANT: &str = "{exec: {profiles: [hello, environment, forever, sleeper, digest, changed]}, files: {write: [data]}, facts: {read: []}, gpu: {read: false}}";
+const GRANT: &str = "{exec: {profiles: [hello, environment, forever, sleeper, digest, changed, again, once, somebody, group, root, name]}, files: {write: [data]}, facts: {read: []}, gpu: {read: false}}";
 
 async fn run(node: &TestNode, profile: &str, arguments: &Value) -> Result<Value, fettle_model::failure::Failure> {
     let answer = node.run("testing", GRANT, &json!({"mode": "exec", "name": profile, "arguments": arguments})).await?;
@@ -102,16 +102,56 @@ async fn a_path_argument_stays_below_its_root_and_follows_no_link() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_is_given_as_a_descriptor_unless_the_profile_wants_the_name() {
+    let node = TestNode::new();
+    let data = node.directory.path().join("data");
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::write(data.join("a"), "x").unwrap();
+    let answer = run(&node, "digest", &json!({"file": "data/a"})).await.unwrap();
+    assert!(answer["stdout"].as_str().unwrap().contains("/proc/self/fd/"), "{answer}");
+    let answer = run(&node, "name", &json!({"file": "data/a"})).await.unwrap();
+    assert_eq!(answer["stdout"], format!("{}\n", data.canonicalize().unwrap().join("a").display()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_is_started_again_only_for_ends_that_its_profile_names() {
+    for (profile, attempts) in [("again", 3), ("once", 1)] {
+        let answer = run(&TestNode::new(), profile, &json!({})).await.unwrap();
+        assert_eq!((&answer["attempts"], &answer["expected"]), (&json!(attempts), &json!(false)), "{profile}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_cut_says_so_in_the_text() {
+    let answer = run(&TestNode::new(), "forever", &json!({})).await.unwrap();
+    let text = answer["stdout"].as_str().unwrap();
+    assert!(text.ends_with("[cut: the first 1000 bytes were kept]\n") && answer["stdout_truncated"] == true, "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_says_whom_its_program_runs_as() {
+    if !rustix::process::geteuid().is_root() {
+        return common::skip("only root can start programs as somebody else");
+    }
+    let node = TestNode::new();
+    let number = |answer: Value| answer["stdout"].as_str().unwrap().trim().to_owned();
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    let daemon = nix::unistd::Group::from_name("daemon").unwrap().unwrap();
+    assert_eq!(number(run(&node, "somebody", &json!({})).await.unwrap()), nobody.uid.to_string());
+    assert_eq!(number(run(&node, "group", &json!({})).await.unwrap()), daemon.gid.to_string());
+}
+
 fn program(executable: &str, arguments: &[&str], mark: &str, timeout: Duration) -> Program {
     Program {
         executable: executable.to_owned(),
         arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
         environment: [(leftovers::MARK.to_owned(), mark.to_owned())].into(),
-        user: None,
         directory: "/".to_owned(),
         timeout,
         capture_stdout: 1000,
         capture_stderr: 1000,
+        confinement: Confinement::default(),
     }
 }
 
@@ -129,7 +169,7 @@ const FORKS: [&str; 2] = ["-c", "trap '' TERM; setsid sleep 1000 & sleep 1000 & 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_forks_and_ignores_sigterm_leaves_nothing_behind() {
-    let spawner = Spawner::start(&Pressure::default()).unwrap();
+    let spawner = Spawner::start(None, &Pressure::default()).unwrap();
     let begin = Instant::now();
     // The host's own spawner is driven here; no profile could name a shell.
     let finished = spawner.run(program("/bin/sh", &FORKS, "forks-1", Duration::from_millis(500))).await.unwrap();
@@ -140,7 +180,7 @@ async fn a_program_that_forks_and_ignores_sigterm_leaves_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropping_a_run_kills_everything_it_started() {
-    let spawner = Spawner::start(&Pressure::default()).unwrap();
+    let spawner = Spawner::start(None, &Pressure::default()).unwrap();
     let run = spawner.run(program("/bin/sh", &FORKS, "forks-2", Duration::from_secs(100)));
     assert!(tokio::time::timeout(Duration::from_millis(500), run).await.is_err());
     for _ in 0..100 {
@@ -154,7 +194,7 @@ async fn dropping_a_run_kills_everything_it_started() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_cannot_gain_privileges_and_inherits_no_descriptor() {
-    let spawner = Spawner::start(&Pressure::default()).unwrap();
+    let spawner = Spawner::start(None, &Pressure::default()).unwrap();
     // A descriptor that somebody opened without close-on-exec.
     let file = std::fs::File::open("/dev/null").unwrap();
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();

@@ -61,7 +61,8 @@ impl World {
         let proxy = FaultyProxy::start(registry.address()).await;
         let mut node = TestNode::new();
         let options = RegistryOptions { idle_timeout: Duration::from_millis(400), ..RegistryOptions::default() };
-        node.node.transfers.registry = RegistryClient::new(options).unwrap();
+        node.node.transfers =
+            fettle_host::capabilities::transfer::Transfers::new(RegistryClient::new(options).unwrap());
         let grants = format!("{{transfer: {{hosts: ['{}']}}, files: {{write: [data]}}}}", proxy.address());
         let grants = fettle_model::document::read(&grants).unwrap();
         let step = node.link("artifact-pull-oci", &grants).await;

@@ -2,15 +2,20 @@
 
 use regex::Regex;
 
-use crate::policy::{ArgumentRule, CommandProfile, ValueRule};
+use crate::policy::{ArgumentRule, CommandProfile, PathPassing, ValueRule};
 
 /// One element of the argument vector that the host builds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// Passed as it is.
     Literal(String),
-    /// `root/below/it`: the host passes the absolute path.
-    Path(String),
+    /// `root/below/it`, which the host resolves.
+    Path {
+        /// The path.
+        path: String,
+        /// What the program gets for it.
+        pass: PathPassing,
+    },
 }
 
 /// Why arguments do not fit a profile; the text names the argument, the rule and what it allows.
@@ -79,7 +84,7 @@ fn checked(profile: &CommandProfile, rule: &ArgumentRule, value: &str) -> Result
                 && !value.contains('\0')
                 && compile(pattern).is_ok_and(|regex| regex.is_match(value))
         }
-        ValueRule::Path { root } => is_path_below(value, root.as_str()),
+        ValueRule::Path { root, .. } => is_path_below(value, root.as_str()),
     };
     if !fits {
         return Err(ArgumentError(format!(
@@ -91,7 +96,7 @@ fn checked(profile: &CommandProfile, rule: &ArgumentRule, value: &str) -> Result
         )));
     }
     Ok(match &rule.value {
-        ValueRule::Path { .. } => Argument::Path(value.to_owned()),
+        ValueRule::Path { pass, .. } => Argument::Path { path: value.to_owned(), pass: *pass },
         ValueRule::Enumeration(_) | ValueRule::Integer { .. } | ValueRule::Pattern(_) => {
             Argument::Literal(value.to_owned())
         }
@@ -110,7 +115,7 @@ fn describe(rule: &ValueRule) -> String {
         ValueRule::Enumeration(values) => format!("one of {}", values.iter().cloned().collect::<Vec<_>>().join(", ")),
         ValueRule::Integer { minimum, maximum } => format!("an integer from {minimum} to {maximum}"),
         ValueRule::Pattern(pattern) => format!("a value that matches `{pattern}` and does not start with `-`"),
-        ValueRule::Path { root } => format!("a path below root `{root}`, like `{root}/name`"),
+        ValueRule::Path { root, .. } => format!("a path below root `{root}`, like `{root}/name`"),
     }
 }
 
@@ -148,7 +153,7 @@ arg_schema:
                 literal("fast"),
                 literal("--count"),
                 literal("3"),
-                Argument::Path("models/a/b".to_owned())
+                Argument::Path { path: "models/a/b".to_owned(), pass: PathPassing::Descriptor }
             ])
         );
     }

@@ -81,8 +81,12 @@ impl Denial {
         }
         let at = match self.rule.as_str() {
             "artifact_constraints.allowed_repositories" => "artifact_constraints".to_owned(),
-            "exec.profiles" | "files.read" | "files.write" | "transfer.hosts" | "facts.read" => {
+            "exec.profiles" | "files.read" | "files.write" | "transfer.hosts" | "facts.read" | "http.requests" => {
                 format!("steps[{step}].grants.{}", self.rule.split('.').next()?)
+            }
+            "egress.private" => {
+                let (document, at) = (Document::PolicyBundle, "egress.private".to_owned());
+                return Some(Fix { document, at, line: self.subject.clone() });
             }
             _ => return None,
         };
@@ -130,6 +134,17 @@ mod tests {
                 .unwrap()
                 .to_string(),
             "write `allowed_repositories: ['models/*', evil/x]` under `artifact_constraints` of the definition"
+        );
+        assert_eq!(
+            denial("http.requests", &["GET https://a.example/v1/"], "POST https://a.example/v1/")
+                .fix(&step)
+                .unwrap()
+                .line,
+            "requests: [{ url: 'https://a.example/v1/', methods: [GET] }, { url: 'https://a.example/v1/', methods: [POST] }]"
+        );
+        assert_eq!(
+            denial("egress.private", &[], "registry.internal: [10.0.0.1/32]").fix(&step).unwrap().to_string(),
+            "write `registry.internal: [10.0.0.1/32]` under `egress.private` of the policy bundle"
         );
         let dropped = Denial { dropped: 7, ..denial("gpu.read", &[], "") };
         assert_eq!(

@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn hosts_and_networks_have_one_spelling() {
         for (text, expected) in [
-            ("private: { registry.internal: [10.0.0.0/8], '127.0.0.1': [127.0.0.1/32], '::1': [::1/128] }", &[][..]),
+            ("private: { registry.internal: [10.0.0.0/8], '127.0.0.1': [127.0.0.1/32], '::1': ['::1/128'] }", &[][..]),
             ("private: { Registry.internal: [10.0.0.0/8] }", &["as it is read: `registry.internal`"]),
             ("private: { registry.internal.: [10.0.0.0/8] }", &["as it is read: `registry.internal`"]),
             ("private: { '0x7f.1': [127.0.0.0/8] }", &["as it is read: `127.0.0.1`"]),

@@ -8,6 +8,8 @@ use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
+use crate::web::{Method, WebPrefix, WebUrl};
+
 /// The name of a capability; `report` is not one, every step has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -22,11 +24,13 @@ pub enum Capability {
     Facts,
     /// Read the state of the GPUs.
     Gpu,
+    /// Send HTTP requests.
+    Http,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Exec, Self::Files, Self::Transfer, Self::Facts, Self::Gpu];
+    pub const ALL: [Self; 6] = [Self::Exec, Self::Files, Self::Transfer, Self::Facts, Self::Gpu, Self::Http];
 
     /// The name in documents.
     #[must_use]
@@ -37,6 +41,7 @@ impl Capability {
             Self::Transfer => "transfer",
             Self::Facts => "facts",
             Self::Gpu => "gpu",
+            Self::Http => "http",
         }
     }
 
@@ -49,6 +54,7 @@ impl Capability {
             Self::Transfer => "fettle:transfer/transfer",
             Self::Facts => "fettle:facts/facts",
             Self::Gpu => "fettle:gpu/gpu",
+            Self::Http => "fettle:http/http",
         }
     }
 
@@ -61,6 +67,7 @@ impl Capability {
             Self::Transfer => "grants: { transfer: { hosts: [\"<host>:<port>\"] } }",
             Self::Facts => "grants: { facts: { read: [system] } }",
             Self::Gpu => "grants: { gpu: { read: true } }",
+            Self::Http => "grants: { http: { requests: [{ url: \"https://<host>/<path>/\", methods: [GET] }] } }",
         }
     }
 }
@@ -90,6 +97,9 @@ pub struct Grants {
     /// The state of the GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuGrant>,
+    /// Requests that may be sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpGrant>,
 }
 
 /// Which command profiles may run.
@@ -150,6 +160,59 @@ pub struct GpuGrant {
     pub read: bool,
 }
 
+/// Which HTTP requests may be sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpGrant {
+    /// Each allows its methods at its place.
+    pub requests: Vec<HttpRule>,
+}
+
+/// Some methods at one place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpRule {
+    /// `https://host/path/`, and all below it.
+    pub url: WebPrefix,
+    /// The methods.
+    pub methods: BTreeSet<Method>,
+}
+
+impl HttpGrant {
+    /// Whether this request may be sent.
+    #[must_use]
+    pub fn allows(&self, method: Method, url: &WebUrl) -> bool {
+        self.requests.iter().any(|rule| rule.methods.contains(&method) && rule.url.covers(url))
+    }
+
+    /// Every method and place, as `GET https://host/path/`.
+    #[must_use]
+    pub fn entries(&self) -> Vec<String> {
+        let all = self.requests.iter().flat_map(|rule| rule.methods.iter().map(|method| (*method, &rule.url)));
+        all.map(|(method, url)| format!("{method} {url}")).collect()
+    }
+
+    /// Whether this ceiling allows an entry of that form.
+    #[must_use]
+    pub fn covers(&self, entry: &str) -> bool {
+        let read =
+            entry.split_once(' ').and_then(|(method, url)| Some((method, WebPrefix::try_from(url.to_owned()).ok()?)));
+        read.is_some_and(|(method, url)| {
+            let has = |rule: &HttpRule| rule.methods.iter().any(|known| known.name() == method);
+            self.requests.iter().any(|rule| has(rule) && rule.url.covers_all_of(&url))
+        })
+    }
+
+    /// The same without the entries that `stays` refuses.
+    pub(crate) fn retain(&mut self, stays: impl Fn(&str) -> bool) {
+        for rule in &mut self.requests {
+            let url = rule.url.to_string();
+            rule.methods.retain(|method| stays(&format!("{method} {url}")));
+        }
+        self.requests.retain(|rule| !rule.methods.is_empty());
+    }
+}
+
 /// In a node's ceiling, an entry that allows every profile, root or host. Not valid in a grant.
 pub const ANY: &str = "*";
 
@@ -169,6 +232,7 @@ impl Grants {
             Capability::Transfer => self.transfer.is_some(),
             Capability::Facts => self.facts.is_some(),
             Capability::Gpu => self.gpu.is_some(),
+            Capability::Http => self.http.is_some(),
         }
     }
 }
@@ -226,7 +290,8 @@ mod tests {
     fn an_unknown_capability_is_an_error_that_lists_the_valid_ones() {
         let error = serde_json::from_str::<Grants>(r#"{"shell": {}}"#).unwrap_err().to_string();
         assert!(
-            error.contains("unknown field `shell`, expected one of `exec`, `files`, `transfer`, `facts`, `gpu`"),
+            error
+                .contains("unknown field `shell`, expected one of `exec`, `files`, `transfer`, `facts`, `gpu`, `http`"),
             "{error}"
         );
         assert!(serde_json::from_str::<Grants>(r#"{"exec": {"profile": ["a"]}}"#).is_err());

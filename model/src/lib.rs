@@ -27,3 +27,4 @@ pub mod schema;
 pub mod task;
 pub mod time;
 pub mod violation;
+pub mod web;

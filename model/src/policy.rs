@@ -61,6 +61,9 @@ pub struct CommandProfile {
     /// Local user to run as; none is the host's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// Local group to run as; none is the user's first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Where it starts; `/` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
@@ -70,6 +73,12 @@ pub struct CommandProfile {
     /// Then the whole process group is killed. 1 to 86,400.
     #[serde(default = "thirty")]
     pub timeout_seconds: u32,
+    /// When it is started again after it failed; none never does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<Retries>,
+    /// What it may use.
+    #[serde(default)]
+    pub limits: ResourceLimits,
     /// Whether standard output is kept.
     #[serde(default = "yes")]
     pub capture_stdout: bool,
@@ -92,6 +101,57 @@ const fn yes() -> bool {
 }
 const fn sixty_four_kib() -> u32 {
     65_536
+}
+
+/// When a program is started again. Only for ends that the profile names: whoever writes it knows that these
+/// leave nothing half done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retries {
+    /// Starts in all, the first included. 2 to 10.
+    pub attempts: u32,
+    /// Before the second start; doubled before each further one. At most 60,000.
+    #[serde(default = "one_second")]
+    pub backoff_milliseconds: u32,
+    /// Exit codes that are worth another start.
+    #[serde(default)]
+    pub exit_codes: BTreeSet<i32>,
+    /// Whether a program that did not end in time is.
+    #[serde(default)]
+    pub timed_out: bool,
+    /// Whether one that was ended by a signal is.
+    #[serde(default)]
+    pub signaled: bool,
+}
+
+const fn one_second() -> u32 {
+    1000
+}
+
+/// What a program may use, as setrlimit(2) knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResourceLimits {
+    /// Descriptors.
+    pub open_files: u32,
+    /// Processes of its user, on the whole node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+    /// Size of a file that it writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_size_bytes: Option<u64>,
+    /// Address space of each process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Processor time of each process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor_seconds: Option<u32>,
+}
+
+impl Default for ResourceLimits {
+    fn default() -> Self {
+        Self { open_files: 1024, processes: None, file_size_bytes: None, memory_bytes: None, processor_seconds: None }
+    }
 }
 
 /// One dynamic argument of a profile.
@@ -125,11 +185,26 @@ pub enum ValueRule {
     },
     /// A regular expression that the whole value must match. May not start with `-`.
     Pattern(String),
-    /// `root/below/it`; becomes the absolute path.
+    /// `root/below/it`. It must exist, and no link is followed below the root.
     Path {
         /// Name of a files root.
         root: Label,
+        /// What the program gets for it.
+        #[serde(default)]
+        pass: PathPassing,
     },
+}
+
+/// How a program is given a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathPassing {
+    /// `/proc/self/fd/<n>`, where the file that was checked is open: whatever happens to its name.
+    #[default]
+    Descriptor,
+    /// The absolute path, for programs that look at it. Whoever can write below the root can make it lead
+    /// elsewhere between the check and the program.
+    Name,
 }
 
 /// Which command profile stands for an abstract step kind on which hardware (seed 001, 4.7).
@@ -201,12 +276,18 @@ impl PolicyBundle {
         if !profile.command.starts_with('/') {
             wrong("command", format!("`{}` is not absolute; a profile names one fixed executable", profile.command));
         }
-        let shells = ["sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "env"];
-        if profile.command.rsplit('/').next().is_some_and(|name| shells.contains(&name)) {
+        let name = profile.command.rsplit('/').next().unwrap_or_default();
+        if starts_programs(name) {
             wrong(
                 "command",
                 format!("`{}` is a shell or starts other programs; name the program itself", profile.command),
             );
+        }
+        if interprets(name) {
+            check_interpreter(profile, &mut wrong);
+        }
+        if let Some(retries) = &profile.retries {
+            check_retries(retries, &mut wrong);
         }
         if profile.sha256.as_ref().is_some_and(|text| text.len() != 64 || hex::decode(text).is_err()) {
             wrong("sha256", "write 64 hexadecimal digits".to_owned());
@@ -225,17 +306,120 @@ impl PolicyBundle {
                 ValueRule::Integer { minimum, maximum } if minimum > maximum => {
                     wrong(&format!("arg_schema/{index}/value"), "minimum is above maximum".to_owned())
                 }
+                ValueRule::Integer { minimum, .. } if *minimum < 0 && rule.option.is_none() => wrong(
+                    &format!("arg_schema/{index}/option"),
+                    "a number below zero starts with `-` and would be read as an option; name the option it belongs to"
+                        .to_owned(),
+                ),
                 ValueRule::Pattern(pattern) => {
                     if let Err(error) = crate::command::compile(pattern) {
                         wrong(&format!("arg_schema/{index}/value"), error);
                     }
                 }
-                ValueRule::Path { root } if !self.roots.contains_key(root) => wrong(
+                ValueRule::Path { root, .. } if !self.roots.contains_key(root) => wrong(
                     &format!("arg_schema/{index}/value/path/root"),
                     format!("there is no root `{root}` in this bundle"),
                 ),
                 ValueRule::Enumeration(_) | ValueRule::Integer { .. } | ValueRule::Path { .. } => {}
             }
+        }
+    }
+}
+
+/// Whether an executable of this name is a shell, or exists to start other programs.
+#[must_use]
+pub fn starts_programs(name: &str) -> bool {
+    const NAMES: [&str; 25] = [
+        "ash", "bash", "busybox", "csh", "dash", "doas", "env", "fish", "ksh", "mksh", "nohup", "nsenter", "pkexec",
+        "rbash", "runuser", "script", "setpriv", "setsid", "sh", "su", "sudo", "tcsh", "unshare", "xargs", "zsh",
+    ];
+    NAMES.contains(&name)
+}
+
+/// Whether an executable of this name runs program text: `python3.11`, `perl`.
+fn interprets(name: &str) -> bool {
+    const NAMES: [&str; 12] =
+        ["awk", "gawk", "julia", "lua", "mawk", "node", "perl", "php", "python", "ruby", "tclsh", "Rscript"];
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    NAMES.contains(&stem)
+}
+
+/// An interpreter runs one fixed file, and no text of its command line.
+fn check_interpreter(profile: &CommandProfile, wrong: &mut impl FnMut(&str, String)) {
+    let takes_text = |argument: &String| {
+        let short = argument.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+        short.is_some_and(|rest| rest.is_empty() || rest.contains(['c', 'e', 'E', 'r', 'p']))
+            || ["--eval", "--exec", "--command", "--print", "--run"].iter().any(|option| argument.starts_with(option))
+    };
+    let script = profile.allowed_args.iter().find(|argument| !argument.starts_with('-'));
+    if let Some(argument) = profile.allowed_args.iter().find(|argument| takes_text(argument)) {
+        wrong(
+            "allowed_args",
+            format!("`{argument}` lets `{}` run text of its command line; name a script file", profile.command),
+        );
+    } else if script.is_none_or(|script| !script.starts_with('/')) {
+        wrong(
+            "allowed_args",
+            format!("`{}` runs whatever it is given; write the absolute path of its script first", profile.command),
+        );
+    }
+}
+
+fn check_retries(retries: &Retries, wrong: &mut impl FnMut(&str, String)) {
+    if !(2..=10).contains(&retries.attempts) {
+        wrong("retries/attempts", "write 2 to 10, or leave `retries` out".to_owned());
+    }
+    if retries.backoff_milliseconds > 60_000 {
+        wrong("retries/backoff_milliseconds", "at most 60000".to_owned());
+    }
+    if retries.exit_codes.is_empty() && !retries.timed_out && !retries.signaled {
+        wrong("retries", "name the exit codes, or `timed_out` or `signaled`, that are worth another start".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(profile: &str) -> String {
+        let text = format!("revision: 1\nroots: {{ data: data }}\nprofiles: [{{ id: a, {profile} }}]\n");
+        let bundle: PolicyBundle = crate::document::read(&text).unwrap();
+        bundle.check().map_or_else(|violations| violations.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn no_profile_is_a_way_to_run_anything() {
+        for (profile, rule) in [
+            ("command: /bin/sh", "is a shell"),
+            ("command: /usr/local/bin/bash, allowed_args: [-c, ls]", "is a shell"),
+            ("command: /usr/bin/env, allowed_args: [bash]", "starts other programs"),
+            ("command: /usr/bin/sudo", "starts other programs"),
+            ("command: sh", "is not absolute"),
+            ("command: /usr/bin/python3, allowed_args: [-c, 'import os']", "run text of its command line"),
+            ("command: /usr/bin/python3.11, allowed_args: [-Ic, 'import os']", "run text of its command line"),
+            ("command: /usr/bin/perl, allowed_args: [-e, x]", "run text of its command line"),
+            ("command: /usr/bin/node, allowed_args: ['--eval=x']", "run text of its command line"),
+            ("command: /usr/bin/python3, allowed_args: ['-']", "run text of its command line"),
+            ("command: /usr/bin/python3, arg_schema: [{ name: b, value: { pattern: '.*' } }]", "its script first"),
+            ("command: /usr/bin/python3, allowed_args: [script.py]", "its script first"),
+            (
+                "command: /a, arg_schema: [{ name: b, value: { integer: { minimum: -3, maximum: 3 } } }]",
+                "starts with `-`",
+            ),
+            ("command: /a, retries: { attempts: 1, exit_codes: [1] }", "write 2 to 10"),
+            ("command: /a, retries: { attempts: 3 }", "worth another start"),
+            ("command: /a, arg_schema: [{ name: b, value: { path: { root: other } } }]", "no root `other`"),
+        ] {
+            let found = wrong(profile);
+            assert!(found.contains(rule), "{profile}: {found}");
+        }
+        for right in [
+            "command: /usr/bin/nvidia-smi, allowed_args: [-q]",
+            "command: /usr/bin/python3, allowed_args: [-I, /opt/check.py]",
+            "command: /a, arg_schema: [{ name: b, option: -n, value: { integer: { minimum: -3, maximum: 3 } } }]",
+            "command: /a, retries: { attempts: 3, exit_codes: [75] }",
+        ] {
+            assert_eq!(wrong(right), "", "{right}");
         }
     }
 }

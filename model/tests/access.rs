@@ -66,7 +66,14 @@ impl World {
             .filter(|name| !name.is_empty())
             .fold(root, |place, name| place.get_mut(name).unwrap_or_else(|| panic!("{fix}: there is no `{name}`")));
         // What only a person can say.
-        let names = [("<host>:<port>", "r:5000"), ("<root>", "models"), ("<profile>", "list"), ("<program>", "ls")];
+        let names = [
+            ("<host>:<port>", "r:5000"),
+            ("<host>", "a.example"),
+            ("<path>", "v1"),
+            ("<root>", "models"),
+            ("<profile>", "list"),
+            ("<program>", "ls"),
+        ];
         let line = names.iter().fold(fix.line.clone(), |line, (name, value)| line.replace(name, value));
         match (place, document::read::<Value>(&line).unwrap()) {
             (Value::Object(fields), Value::Object(line)) => fields.extend(line),

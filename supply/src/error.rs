@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, path::PathBuf, sync::Arc, time::Duration};
 
+use fettle_egress::Refused;
 use fettle_model::digest::Digest;
 
 use crate::{
@@ -191,6 +192,9 @@ pub enum Outage {
     /// No connection.
     #[error("cannot connect to the registry; check that it runs and that this machine may reach it")]
     Down,
+    /// This machine does not connect there.
+    #[error(transparent)]
+    Refused(Refused),
     /// Nothing came for too long.
     #[error("the registry was silent for {0:?}; check its load and the network")]
     Silent(Duration),
@@ -257,7 +261,8 @@ impl Outage {
             | Self::Stopped
             | Self::NoFreshSignatures(_) => true,
             Self::Status { status, .. } => *status >= 500 || *status == 429 || *status == 408,
-            Self::Missing(_)
+            Self::Refused(_)
+            | Self::Missing(_)
             | Self::NotAllowed(_)
             | Self::Redirected(_)
             | Self::Protocol(_)

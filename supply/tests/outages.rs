@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use fettle_model::digest::Digest;
 use fettle_supply::{
-    Artifact, ArtifactKind, Outage, RegistryClient, SignatureFormat, SupplyError, Verdict,
+    Artifact, ArtifactKind, Outage, RegistryClient, RegistryOptions, SignatureFormat, SupplyError, Verdict,
     testing::{FaultyProxy, Misbehaviour},
 };
 use support::{WASM, World, options, verdict};
@@ -174,6 +174,35 @@ async fn a_fetch_goes_on_when_who_asked_first_gives_up_and_stops_when_all_do() {
     drop(third);
     world.proxy.behave();
     supplier.artifact(ArtifactKind::Step, &reference).await.unwrap();
+}
+
+/// Every name is this machine.
+struct Inside;
+
+impl fettle_egress::Lookup for Inside {
+    fn lookup(&self, _: &str) -> fettle_egress::Found {
+        Box::pin(async { Ok(vec!["127.0.0.1".parse().unwrap()]) })
+    }
+}
+
+#[tokio::test]
+async fn a_registry_whose_name_leads_inside_is_not_asked_unless_the_policy_says_so() {
+    let world = World::new().await;
+    let published = world.publish().await;
+    let port = world.proxy.address().rsplit_once(':').unwrap().1.to_owned();
+    let reference = published.to_string().replace(world.proxy.address(), &format!("registry.test:{port}"));
+    let reference = reference.parse().unwrap();
+    let asked = world.proxy.requests();
+    for (egress, reached) in [("{}", false), ("private: { registry.test: [127.0.0.1/32] }", true)] {
+        let egress = fettle_model::document::read(egress).unwrap();
+        let guard = fettle_egress::Guard::of_policy(&egress).with_lookup(std::sync::Arc::new(Inside));
+        let plain_http = [format!("registry.test:{port}")].into();
+        let client = RegistryClient::new(RegistryOptions { guard, plain_http, ..options() }).unwrap();
+        let fetched = client.fetch_manifest(&reference, 1 << 20).await;
+        assert_eq!((fetched.is_ok(), world.proxy.requests() > asked), (reached, reached), "{fetched:?}");
+        let said = fetched.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(reached || said.contains("`registry.test` is at 127.0.0.1, a loopback address"), "{said}");
+    }
 }
 
 #[tokio::test]

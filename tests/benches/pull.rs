@@ -20,8 +20,7 @@ const ROUNDS: usize = 3;
 const PROGRAMS: Programs =
     Programs { host: env!("CARGO_BIN_EXE_host-under-test"), plane: env!("CARGO_BIN_EXE_plane-under-test") };
 
-const POLICY: &str =
-    "revision: 1\nroots: { models: models }\nceiling: { files: { write: [models] }, transfer: { hosts: ['*'] } }\n";
+const POLICY: &str = "revision: 1\nroots: { models: models }\nceiling: { files: { write: [models] }, transfer: { hosts: ['*'] } }\negress: { private: { '127.0.0.1': [127.0.0.1/32], localhost: [127.0.0.0/8, '::1/128'] } }\n";
 
 fn definition(registry: &str) -> String {
     format!(

@@ -118,11 +118,7 @@ async fn nothing_is_left(fleet: &mut Fleet, victim: Victim, point: &str) -> bool
     let mut directories = vec![fleet.node_file("")];
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok) {
-            assert!(
-                !entry.file_name().to_string_lossy().contains("fettle-partial"),
-                "{point}: {:?} is left",
-                entry.path()
-            );
+            assert!(!entry.file_name().to_string_lossy().contains(".fettle-"), "{point}: {:?} is left", entry.path());
             if entry.path().is_dir() {
                 directories.push(entry.path());
             }

@@ -29,6 +29,7 @@ ceiling:
   transfer: { hosts: ['*'] }
   facts: { read: [system, memory, filesystems, processes, kernel-log] }
   gpu: { read: true }
+egress: { private: { '127.0.0.1': [127.0.0.1/32], localhost: [127.0.0.0/8, '::1/128'] } }
 ";
 
 /// An operation of one step that does nothing.

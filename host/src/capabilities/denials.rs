@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fettle_egress::{Consent, Refused};
 use fettle_model::denial::Denial;
 
 use super::report::Sink;
@@ -71,6 +72,18 @@ impl Denials {
         let Some(shared) = &self.0 else { return };
         let allows = allows.into_iter().take(fettle_model::denial::ALLOWS_LIMIT).map(|one| one.to_string()).collect();
         shared.lock().noted = Some(Noted { rule: rule.to_owned(), allows, subject: subject.to_string() });
+    }
+
+    /// Notes that a host leads to an address that the node does not connect to.
+    pub(crate) fn note_address(&self, refused: &Refused) {
+        let Refused { host, address, range } = refused;
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        match range.consent {
+            Consent::Never => self.note("egress", [""; 0], format!("{host} at {address}")),
+            Consent::Exact | Consent::Network => {
+                self.note("egress.private", [""; 0], format!("{host}: [{address}/{length}]"));
+            }
+        }
     }
 
     /// Records that a call was refused, by the rule that was noted.

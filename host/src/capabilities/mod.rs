@@ -11,6 +11,7 @@ pub mod exec;
 pub mod facts;
 pub mod files;
 pub mod gpu;
+pub mod http;
 pub mod report;
 pub mod transfer;
 
@@ -42,6 +43,8 @@ pub struct Node {
     pub files_directory: std::path::PathBuf,
     /// How blobs are fetched.
     pub transfers: transfer::Transfers,
+    /// How HTTP requests are sent.
+    pub web: http::Web,
     /// Where facts are read.
     pub facts: facts::Source,
     /// How GPUs are asked.
@@ -88,6 +91,7 @@ pub struct Configured {
     transfer: transfer::Configured,
     facts: facts::Configured,
     gpu: gpu::Configured,
+    http: http::Configured,
 }
 
 /// The capabilities of one attempt.
@@ -100,6 +104,7 @@ pub struct Prepared {
     pub(crate) transfer: transfer::Transfer,
     pub(crate) facts: facts::Facts,
     pub(crate) gpu: gpu::Gpu,
+    pub(crate) http: http::Http,
 }
 
 /// Makes the granted capabilities importable, and `report`.
@@ -117,6 +122,7 @@ pub fn link(linker: &mut Linker<AttemptState>, granted: &BTreeSet<Capability>) -
             }
             Capability::Facts => wit::facts::facts::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?,
             Capability::Gpu => wit::gpu::gpu::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?,
+            Capability::Http => wit::http::http::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?,
         }
     }
     Ok(())
@@ -138,11 +144,17 @@ impl Configured {
         let files = files::Configured::new(grants.files.as_ref(), policy, node)?;
         Ok(Self {
             exec: exec::Configured::new(grants.exec.as_ref(), policy, node)?,
-            transfer: transfer::Configured::new(grants.transfer.as_ref(), constraints, &files, node),
+            transfer: transfer::Configured::new(grants.transfer.as_ref(), constraints, &files, policy, node)?,
             facts: facts::Configured::new(grants.facts.as_ref(), node),
             gpu: gpu::Configured::new(grants.gpu.as_ref(), node),
+            http: http::Configured::new(grants.http.as_ref(), policy, node)?,
             files,
         })
+    }
+
+    /// Removes what interrupted work left where the step may write.
+    pub(crate) fn sweep(&self) {
+        self.files.sweep();
     }
 
     /// Fresh state for one attempt.
@@ -150,11 +162,12 @@ impl Configured {
     pub fn prepare(&self, report: report::Report, attempt: &str) -> Prepared {
         let denials = report.denials();
         Prepared {
-            exec: self.exec.prepare(attempt, denials.clone()),
+            exec: self.exec.prepare(attempt, report.handle(), denials.clone()),
             files: self.files.prepare(denials.clone()),
             transfer: self.transfer.prepare(report.handle(), denials.clone()),
             facts: self.facts.prepare(denials.clone()),
             gpu: self.gpu.prepare(denials.clone()),
+            http: self.http.prepare(report.handle(), denials.clone()),
             denials,
             report,
         }

@@ -92,7 +92,7 @@ impl Executor {
         let outcomes = run::graph(self, task, &prepared, finished, signals).await?;
         let outcome = verdict(&outcomes, signals);
         if outcome != TaskOutcome::Succeeded {
-            sweep::partial_files(&self.node, &prepared).await;
+            sweep::unfinished_files(&prepared).await;
         }
         Ok(outcome)
     }

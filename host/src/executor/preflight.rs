@@ -23,7 +23,6 @@ use crate::{capabilities::Configured, sandbox::Step};
 pub(super) struct Prepared {
     pub(super) plan: Plan,
     pub(super) steps: BTreeMap<StepId, Ready>,
-    pub(super) policy: Arc<PolicyBundle>,
 }
 
 /// A step that may run.
@@ -54,7 +53,7 @@ pub(super) async fn prepare(executor: &Executor, task: &Task) -> Result<Prepared
             })?;
         steps.insert(step.id.clone(), ready);
     }
-    Ok(Prepared { plan, steps, policy })
+    Ok(Prepared { plan, steps })
 }
 
 /// The plan that follows from signed bytes must be the one that the plane asks for.

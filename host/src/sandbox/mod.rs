@@ -159,6 +159,12 @@ impl Sandbox {
         }
     }
 
+    /// Whether components that fit run from a pool.
+    #[must_use]
+    pub const fn is_pooled(&self) -> bool {
+        matches!(self.engine.allocation(), Allocation::Pooled)
+    }
+
     /// The engine, for measuring against.
     #[must_use]
     pub const fn engine(&self) -> &TickingEngine {

@@ -7,8 +7,9 @@ use std::{
     time::Duration,
 };
 
+use fettle_egress::{ClientOptions, Guard};
 use fettle_host::{
-    capabilities::{Configured, Node, Queues, exec, facts, files, gpu, report, transfer},
+    capabilities::{Configured, Node, Queues, exec, facts, files, gpu, http, report, transfer},
     clock::Clock,
     queue::Pressure,
     sandbox::{Call, Limits, Observation, Sandbox, Spent, Step, bindings::exports::fettle::step::step::Context},
@@ -78,12 +79,19 @@ profiles:
   - { id: expects, command: /usr/bin/false, expected_exit_codes: [1] }
   - { id: killed, command: /usr/bin/timeout, allowed_args: ['--signal=KILL', '0.1', '/usr/bin/sleep', '1000'] }
   - { id: gone, command: /usr/bin/not-there }
+  - { id: again, command: /usr/bin/false, retries: { attempts: 3, backoff_milliseconds: 1, exit_codes: [1] } }
+  - { id: once, command: /usr/bin/false, retries: { attempts: 3, backoff_milliseconds: 1, exit_codes: [75], timed_out: true } }
+  - { id: somebody, command: /usr/bin/id, allowed_args: [--user], user: nobody }
+  - { id: group, command: /usr/bin/id, allowed_args: [--groups], user: nobody, group: daemon }
+  - { id: root, command: /usr/bin/id, allowed_args: [--user], user: root }
+  - { id: name, command: /usr/bin/ls, arg_schema: [{ name: file, value: { path: { root: data, pass: name } } }] }
 ceiling:
   exec: { profiles: ['*'] }
   files: { read: [data, other], write: [data] }
   transfer: { hosts: ['*'] }
   facts: { read: [system, memory, filesystems, processes, kernel-log] }
   gpu: { read: true }
+egress: { private: { '127.0.0.1': [127.0.0.1/32], localhost: [127.0.0.0/8, '::1/128'] } }
 ";
 
 impl TestNode {
@@ -93,16 +101,14 @@ impl TestNode {
 
     pub(crate) fn with_limits(limits: Limits) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let spawner = exec::Spawner::start(&Pressure::default()).unwrap();
+        let spawner = exec::Spawner::start(None, &Pressure::default()).unwrap();
         let node = Node {
             queues: Queues::default(),
             gpu: gpu::Probe::new(PathBuf::from(env!("CARGO_BIN_EXE_fettle-host")), None, spawner.clone()),
             spawner,
             files_directory: directory.path().to_owned(),
-            transfers: transfer::Transfers {
-                registry: RegistryClient::new(RegistryOptions::default()).unwrap(),
-                unfinished: transfer::Unfinished::default(),
-            },
+            transfers: transfer::Transfers::new(RegistryClient::new(RegistryOptions::default()).unwrap()),
+            web: http::Web::new(Guard::of_configuration(), ClientOptions::default()),
             facts: facts::Source::default(),
             digests: files::DigestCache::default(),
         };

@@ -45,12 +45,14 @@ impl Grants {
         };
         let (files, exec) = (self.files.as_ref(), self.exec.as_ref());
         let facts = self.facts.iter().flat_map(|grant| &grant.read);
+        let requests = self.http.iter().flat_map(crate::grant::HttpGrant::entries);
         texts(Capability::Exec, "profiles", exec.map(|grant| &grant.profiles))
             .chain(texts(Capability::Files, "read", files.map(|grant| &grant.read)))
             .chain(texts(Capability::Files, "write", files.map(|grant| &grant.write)))
             .chain(texts(Capability::Transfer, "hosts", self.transfer.as_ref().map(|grant| &grant.hosts)))
             .chain(facts.map(|fact| Entry::new(Capability::Facts, "read", fact)))
             .chain(self.gpu.iter().filter(|grant| grant.read).map(|_| Entry::new(Capability::Gpu, "read", true)))
+            .chain(requests.map(|request| Entry::new(Capability::Http, "requests", request)))
             .collect()
     }
 
@@ -73,6 +75,7 @@ impl Grants {
                 self.facts.as_ref().is_some_and(|grant| grant.read.iter().any(|fact: &Fact| fact.to_string() == value))
             }
             (Capability::Gpu, _) => self.gpu.as_ref().is_some_and(|grant| grant.read),
+            (Capability::Http, _) => self.http.as_ref().is_some_and(|grant| grant.covers(value)),
         }
     }
 
@@ -95,6 +98,7 @@ impl Grants {
         grants.transfer = grants.transfer.filter(|_| has(Capability::Transfer));
         grants.facts = grants.facts.filter(|_| has(Capability::Facts));
         grants.gpu = grants.gpu.filter(|_| has(Capability::Gpu));
+        grants.http = grants.http.filter(|_| has(Capability::Http));
         if let Some(exec) = &mut grants.exec {
             exec.profiles.retain(|value| stays(Capability::Exec, "profiles", value));
         }
@@ -107,6 +111,9 @@ impl Grants {
         }
         if let Some(facts) = &mut grants.facts {
             facts.read.retain(|value| stays(Capability::Facts, "read", value));
+        }
+        if let Some(http) = &mut grants.http {
+            http.retain(|value| stays(Capability::Http, "requests", &value));
         }
         if let Some(gpu) = &mut grants.gpu {
             gpu.read &= stays(Capability::Gpu, "read", &true);
@@ -139,7 +146,8 @@ mod tests {
     fn every_entry_of_every_capability_is_denied_by_default_and_allowed_by_itself() {
         let all = grants(
             "{files: {write: [a], read: [b]}, transfer: {hosts: ['r:1']}, exec: {profiles: [p]}, gpu: {read: true},
-              facts: {read: [system, kernel-log]}}",
+              facts: {read: [system, kernel-log]},
+              http: {requests: [{url: 'https://a.example/v1/', methods: [GET, POST]}]}}",
         );
         assert_eq!(all.capabilities().len(), Capability::ALL.len(), "the test knows every capability");
         let entries = all.entries();
@@ -154,6 +162,32 @@ mod tests {
             let others = Capability::ALL.into_iter().filter(|one| *one != entry.capability).collect();
             assert!(!all.narrowed(&others, &BTreeSet::new()).has(entry.capability), "{entry}");
         }
+    }
+
+    #[test]
+    fn requests_stay_below_the_ceiling_by_place_and_method() {
+        let ceiling = grants(
+            "{http: {requests: [{url: 'https://a.example/v1/', methods: [GET, POST]}, {url: '*', methods: [HEAD]}]}}",
+        );
+        let asked = grants(
+            "{http: {requests: [{url: 'https://a.example/v1/x/', methods: [GET, DELETE, HEAD]},
+              {url: 'https://a.example/', methods: [GET]}]}}",
+        );
+        let beyond = asked.beyond(&ceiling);
+        let named: Vec<String> = beyond.iter().map(Entry::to_string).collect();
+        assert_eq!(named, ["http.requests: DELETE https://a.example/v1/x/", "http.requests: GET https://a.example/"]);
+        assert_eq!(asked.beyond(&Grants::default()).len(), 4);
+        // The line that would allow it is one that can be written.
+        let fix = super::super::fix::adding(
+            super::super::Document::PolicyBundle,
+            &["ceiling".to_owned()],
+            &ceiling,
+            &beyond[0],
+        );
+        let wider = grants(&format!("{{http: {{{}}}}}", fix.line));
+        assert!(wider.allows(&beyond[0]) && !wider.allows(&beyond[1]), "{}", fix.line);
+        let wrong = "{http: {requests: [{url: 'https://a/', methods: [TRACE]}]}}";
+        assert!(crate::document::read::<Grants>(wrong).is_err());
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl fmt::Display for Fix {
 impl Fix {
     /// A line that lists these values.
     pub(crate) fn list<'a>(document: Document, at: String, field: &str, values: impl Iterator<Item = &'a str>) -> Self {
-        let values: Vec<String> = values.map(scalar).collect();
+        let values: Vec<String> = values.map(|value| element(field, value)).collect();
         Self { document, at, line: format!("{field}: [{}]", values.join(", ")) }
     }
 }
@@ -74,8 +74,8 @@ pub(super) fn adding(document: Document, path: &[String], grants: &Grants, entry
         format!("{}: {}", entry.field, entry.value)
     } else {
         let same = |known: &Entry| known.capability == entry.capability && known.field == entry.field;
-        let known = grants.entries().into_iter().filter(same).map(|known| scalar(&known.value));
-        let known: Vec<String> = known.chain([scalar(&entry.value)]).collect();
+        let known = grants.entries().into_iter().filter(same).map(|known| element(&known.field, &known.value));
+        let known: Vec<String> = known.chain([element(&entry.field, &entry.value)]).collect();
         format!("{}: [{}]", entry.field, known.join(", "))
     };
     nested(document, path, grants, entry.capability, &field)
@@ -124,6 +124,14 @@ pub(super) fn profile(policy: &PolicyBundle, id: &str) -> Fix {
         Fix { document, at: String::new(), line: format!("profiles: [{profile}]") }
     } else {
         Fix { document, at: "profiles".to_owned(), line: format!("- {profile}") }
+    }
+}
+
+/// A value of a list as a document writes it: `GET https://host/path/` is an element of its own form.
+fn element(field: &str, value: &str) -> String {
+    match value.split_once(' ') {
+        Some((method, url)) if field == "requests" => format!("{{ url: {}, methods: [{method}] }}", scalar(url)),
+        _ => scalar(value),
     }
 }
 

@@ -32,6 +32,8 @@ pub enum Capability {
     Facts,
     /// Read the state of the GPUs.
     Gpu,
+    /// Send HTTP requests.
+    Http,
 }
 
 /// What a step is, without its functions.

@@ -111,11 +111,14 @@ macro_rules! __capability {
     (gpu) => {
         $crate::Capability::Gpu
     };
+    (http) => {
+        $crate::Capability::Http
+    };
     ($other:ident) => {
         compile_error!(concat!(
             "there is no capability `",
             stringify!($other),
-            "`; write exec, files, transfer, facts or gpu"
+            "`; write exec, files, transfer, facts, gpu or http"
         ))
     };
 }

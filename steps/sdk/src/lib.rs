@@ -69,6 +69,7 @@ pub mod exec;
 pub mod facts;
 pub mod files;
 pub mod gpu;
+pub mod http;
 pub mod report;
 pub mod transfer;
 

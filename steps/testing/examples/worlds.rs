@@ -20,6 +20,7 @@ fn steps() -> Vec<(&'static str, Box<dyn Step>)> {
         ("fettle_step_file_render", Box::new(fettle_step_file_render::step())),
         ("fettle_step_gpu_runtime_check", Box::new(fettle_step_gpu_runtime_check::step())),
         ("fettle_step_health_check", Box::new(fettle_step_health_check::step())),
+        ("fettle_step_http_check", Box::new(fettle_step_http_check::step())),
         ("fettle_step_noop", Box::new(fettle_step_noop::step())),
         ("fettle_step_testing", Box::new(fettle_step_testing::step())),
     ]

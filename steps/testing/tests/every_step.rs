@@ -18,6 +18,7 @@ fn steps() -> Vec<(&'static str, Box<dyn Step>)> {
         ("file-render", Box::new(fettle_step_file_render::step())),
         ("gpu-runtime-check", Box::new(fettle_step_gpu_runtime_check::step())),
         ("health-check", Box::new(fettle_step_health_check::step())),
+        ("http-check", Box::new(fettle_step_http_check::step())),
         ("noop", Box::new(fettle_step_noop::step())),
         ("testing", Box::new(fettle_step_testing::step())),
     ]
@@ -93,6 +94,7 @@ fn a_step_that_was_granted_nothing_is_denied_or_does_nothing() {
         ("file-render", json!({"template": "", "path": "site/a"})),
         ("gpu-runtime-check", json!({})),
         ("health-check", json!({})),
+        ("http-check", json!({"url": "https://a.example/"})),
     ] {
         let (_, step) = steps().into_iter().find(|(name, _)| *name == directory).unwrap();
         let failure = step.run(&Context::default(), &input.to_string()).unwrap_err();

@@ -2,6 +2,8 @@
 
 use std::{error::Error, fmt::Display, sync::Arc};
 
+use fettle_egress::Refused;
+
 use crate::error::{Cause, Defect, Outage, SupplyError};
 
 /// An outage or a defect of something yet unnamed.
@@ -22,6 +24,9 @@ impl Fault {
 
     /// A request that got no answer.
     pub(crate) fn sending(error: reqwest::Error) -> Self {
+        if let Some(refused) = fettle_egress::refusal(&error) {
+            return refused.clone().into();
+        }
         let outage = if error.is_connect() || error.is_timeout() {
             Outage::Down
         } else if error.is_builder() {
@@ -44,6 +49,12 @@ impl Fault {
             Self::Outage(reason, source) => SupplyError::Unavailable { artifact, reason, source },
             Self::Defect(reason) => SupplyError::Malformed { artifact, reason },
         }
+    }
+}
+
+impl From<Refused> for Fault {
+    fn from(refused: Refused) -> Self {
+        Self::new(Outage::Refused(refused))
     }
 }
 

@@ -14,6 +14,7 @@ mod referrers;
 
 use std::{collections::BTreeSet, net::Ipv6Addr, path::PathBuf, time::Duration};
 
+use fettle_egress::{Client, ClientError, ClientOptions, Guard};
 use fettle_model::{digest::Digest, reference::Repository};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
 
@@ -43,6 +44,8 @@ pub struct RegistryOptions {
     pub document_timeout: Duration,
     /// Longest time for a step's component.
     pub component_timeout: Duration,
+    /// Which addresses are connected to.
+    pub guard: Guard,
 }
 
 impl Default for RegistryOptions {
@@ -54,6 +57,7 @@ impl Default for RegistryOptions {
             idle_timeout: Duration::from_secs(30),
             document_timeout: Duration::from_secs(60),
             component_timeout: Duration::from_secs(600),
+            guard: Guard::of_configuration(),
         }
     }
 }
@@ -62,14 +66,9 @@ impl Default for RegistryOptions {
 /// clone.
 #[derive(Clone, Debug)]
 pub struct RegistryClient {
-    http: reqwest::Client,
+    http: Client,
     options: RegistryOptions,
 }
-
-/// The HTTP client cannot be made, most likely because the system's certificates cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot set up TLS for registries; check the system's certificate store")]
-pub struct ClientError(#[source] reqwest::Error);
 
 impl RegistryClient {
     /// Makes a client.
@@ -77,22 +76,17 @@ impl RegistryClient {
     /// # Errors
     /// When TLS cannot be set up.
     pub fn new(options: RegistryOptions) -> Result<Self, ClientError> {
-        let http = reqwest::Client::builder()
-            .user_agent(concat!("fettle/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            // Digests are of the bytes on the wire.
-            .no_gzip()
-            .no_brotli()
-            .no_zstd()
-            .no_deflate()
-            // One connection per transfer is faster than flow control over a shared one.
-            .http1_only()
-            .connect_timeout(options.connect_timeout)
-            .build()
-            .map_err(ClientError)?;
+        let connection = ClientOptions { connect_timeout: options.connect_timeout, ..ClientOptions::default() };
+        let http = Client::new(options.guard.clone(), &connection)?;
         Ok(Self { http, options })
+    }
+
+    /// The same client for other addresses. It shares no connection with this one.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn guarded(&self, guard: Guard) -> Result<Self, ClientError> {
+        Self::new(RegistryOptions { guard, ..self.options.clone() })
     }
 
     /// How it behaves.
@@ -110,11 +104,11 @@ impl RegistryClient {
     }
 
     pub(crate) fn blob_request(&self, repository: &Repository, digest: &Digest) -> Result<RequestBuilder, Fault> {
-        Ok(self.request(Method::GET, self.url(repository, &format!("blobs/{digest}"))?))
+        self.request(Method::GET, self.url(repository, &format!("blobs/{digest}"))?)
     }
 
-    fn request(&self, method: Method, url: Url) -> RequestBuilder {
-        self.http.request(method, url)
+    fn request(&self, method: Method, url: Url) -> Result<RequestBuilder, Fault> {
+        Ok(self.http.request(method, url)?)
     }
 
     /// Sends a request whose body, if any, is in memory, and waits for the head of the answer.

@@ -55,7 +55,7 @@ impl RegistryClient {
             IMAGE_MANIFEST_LIST_MEDIA_TYPE,
         ];
         let url = self.url(repository, &format!("manifests/{name}"))?;
-        let request = self.request(Method::GET, url).header(header::ACCEPT, accept.join(", "));
+        let request = self.request(Method::GET, url)?.header(header::ACCEPT, accept.join(", "));
         let response = self.send(request, &format!("the manifest `{name}`")).await?;
         self.body(response, limit, "manifest").await
     }

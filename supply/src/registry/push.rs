@@ -138,7 +138,7 @@ impl RegistryClient {
         let digest = Digest::of(content);
         let own = own_tag(&digest);
         let url = self.url(repository, &format!("manifests/{}", tag.unwrap_or(&own)))?;
-        let request = self.request(Method::PUT, url).header(header::CONTENT_TYPE, MANIFEST_MEDIA_TYPE);
+        let request = self.request(Method::PUT, url)?.header(header::CONTENT_TYPE, MANIFEST_MEDIA_TYPE);
         let request = request.body(content.to_vec());
         let response = within(self.options.document_timeout, self.send(request, "the repository")).await?;
         Ok((repository.at(digest), response))
@@ -167,18 +167,18 @@ impl RegistryClient {
 
     async fn push_blob(&self, repository: &Repository, blob: &OciDescriptor, content: Content) -> Result<(), Fault> {
         let here = self.url(repository, &format!("blobs/{}", blob.digest))?;
-        match self.send(self.request(Method::HEAD, here.clone()), "the blob").await {
+        match self.send(self.request(Method::HEAD, here.clone())?, "the blob").await {
             Ok(_) => return Ok(()),
             Err(Fault::Outage(Outage::Missing(_), _)) => {}
             Err(fault) => return Err(fault),
         }
         let start = self.url(repository, "blobs/uploads/")?;
-        let request = self.request(Method::POST, start).header(header::CONTENT_LENGTH, 0);
+        let request = self.request(Method::POST, start)?.header(header::CONTENT_LENGTH, 0);
         let upload = upload_location(&here, &self.send(request, "the repository").await?)?;
         let response = self.upload(upload, content).await?;
         let mut end = upload_location(&here, &response)?;
         end.query_pairs_mut().append_pair("digest", &blob.digest);
-        let request = self.request(Method::PUT, end).header(header::CONTENT_LENGTH, 0);
+        let request = self.request(Method::PUT, end)?.header(header::CONTENT_LENGTH, 0);
         // The registry hashes the whole blob before it answers, so this may take longer than silence may.
         let send = async { request.send().await.map_err(Fault::sending) };
         let response = within(self.options.component_timeout, send).await?;
@@ -191,7 +191,7 @@ impl RegistryClient {
         let (chunks, mut taken) = mpsc::channel(2);
         let body = futures::stream::poll_fn(move |context| taken.poll_recv(context));
         let request = self
-            .request(Method::PATCH, url)
+            .request(Method::PATCH, url)?
             .header(header::CONTENT_TYPE, FILE_MEDIA_TYPE)
             .body(Body::wrap_stream(body));
         let feed = async move {

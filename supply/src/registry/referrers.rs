@@ -65,7 +65,7 @@ impl RegistryClient {
         let (mut found, mut page) = (Vec::new(), Some(first.clone()));
         for _ in 0..PAGE_LIMIT {
             let Some(url) = page.take() else { return Ok(found) };
-            let request = self.request(Method::GET, url.clone()).header(header::ACCEPT, OCI_IMAGE_INDEX_MEDIA_TYPE);
+            let request = self.request(Method::GET, url.clone())?.header(header::ACCEPT, OCI_IMAGE_INDEX_MEDIA_TYPE);
             let response = match self.send(request, "the list of referrers").await {
                 Err(fault) if url == first && has_no_api(&fault) => return self.tagged_referrers(reference).await,
                 other => other?,
@@ -120,7 +120,7 @@ impl RegistryClient {
             });
             let index = Index::new(list).to_bytes()?;
             let url = self.url(to, &format!("manifests/{}", tag(&subject.digest)))?;
-            let request = self.request(Method::PUT, url).header(header::CONTENT_TYPE, OCI_IMAGE_INDEX_MEDIA_TYPE);
+            let request = self.request(Method::PUT, url)?.header(header::CONTENT_TYPE, OCI_IMAGE_INDEX_MEDIA_TYPE);
             within(self.options.document_timeout, self.send(request.body(index), "the repository")).await?;
         }
         Ok(pushed)

@@ -107,11 +107,12 @@ fn only_the_sdk_depends_on_wit_bindgen() {
 }
 
 /// Everything `model` may depend on: crates that compute, and reach nothing.
-const PURE: [&str; 14] = [
+const PURE: [&str; 16] = [
     "cel",
     "hex",
     "humantime",
     "insta",
+    "ipnet",
     "jsonschema",
     "proptest",
     "regex",
@@ -122,6 +123,7 @@ const PURE: [&str; 14] = [
     "serde_path_to_error",
     "sha2",
     "thiserror",
+    "url",
 ];
 
 #[test]
@@ -146,11 +148,12 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("fettle-model", &[] as &[_]),
         ("fettle-crash", &[]),
         ("fettle-wire", &["fettle-model"]),
-        ("fettle-supply", &["fettle-model"]),
+        ("fettle-egress", &["fettle-model"]),
+        ("fettle-supply", &["fettle-egress", "fettle-model"]),
         ("fettle-step", &[]),
         ("fettle-store", &["fettle-model"]),
         ("fettle-store-sqlite", &["fettle-model", "fettle-store", "fettle-crash"]),
-        ("fettle-host", &["fettle-model", "fettle-wire", "fettle-supply", "fettle-crash"]),
+        ("fettle-host", &["fettle-egress", "fettle-model", "fettle-wire", "fettle-supply", "fettle-crash"]),
         ("fettle-plane", &["fettle-model", "fettle-wire", "fettle-supply", "fettle-store", "fettle-store-sqlite"]),
         ("fettle-cli", &["fettle-model", "fettle-supply", "fettle-host", "fettle-plane"]),
         ("fettle-tests", &["fettle-model", "fettle-supply", "fettle-host", "fettle-plane"]),

@@ -47,7 +47,7 @@ pub(crate) fn product(below: &[impl AsRef<str>]) -> Vec<Source> {
 /// The sources of all that is shipped.
 pub(crate) fn shipped() -> Vec<Source> {
     let mut directories: Vec<String> =
-        ["model", "wire", "supply", "crash", "host", "plane", "plane/store", "plane/store/sqlite", "cli"]
+        ["model", "wire", "egress", "supply", "crash", "host", "plane", "plane/store", "plane/store/sqlite", "cli"]
             .map(|room| format!("{room}/src"))
             .to_vec();
     directories.extend(steps().into_iter().map(|step| format!("steps/{step}/src")));

@@ -1,27 +1,39 @@
 //! `exec`: command profiles, and the only place of the host that starts programs.
 
 mod calls;
+mod capture;
+mod cgroup;
+mod confine;
+mod executable;
 pub mod leftovers;
 mod program;
 mod spawn;
 pub mod users;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fettle_model::{
     command,
     failure::Failure,
     grant::ExecGrant,
     policy::{CommandProfile, PolicyBundle},
+    task::LogLevel,
 };
 use tokio::sync::Semaphore;
 
-pub use self::spawn::{Finished, Program, SpawnError, Spawner, Termination};
-use super::{Node, denials::Denials, denied, files::NodePath};
+pub use self::{
+    capture::Captured,
+    cgroup::{CgroupError, Cgroups},
+    confine::{Confinement, can_close_descriptors},
+    spawn::{Finished, Program, SpawnError, Spawner, Termination},
+};
+use super::{Node, denials::Denials, denied, report};
 use crate::sandbox::bindings::fettle::exec::exec as wit;
 
 /// Children at once per attempt.
 const CHILDREN: usize = 4;
+/// The longest pause before a program is started again.
+const BACKOFF_LIMIT: Duration = Duration::from_mins(1);
 
 /// What one step may run.
 #[derive(Clone, Default)]
@@ -39,6 +51,7 @@ pub struct Exec {
     granted: Option<Arc<Granted>>,
     attempt: String,
     children: Option<Semaphore>,
+    report: report::Handle,
     denials: Denials,
 }
 
@@ -64,46 +77,9 @@ impl Configured {
         Ok(Self(Some(Arc::new(Granted { profiles, roots, spawner: node.spawner.clone() }))))
     }
 
-    pub(super) fn prepare(&self, attempt: &str, denials: Denials) -> Exec {
+    pub(super) fn prepare(&self, attempt: &str, report: report::Handle, denials: Denials) -> Exec {
         let children = Some(Semaphore::new(CHILDREN));
-        Exec { granted: self.0.clone(), attempt: attempt.to_owned(), children, denials }
-    }
-}
-
-impl Exec {
-    async fn start(&self, id: &str, arguments: Vec<wit::Argument>) -> Result<wit::Outcome, wit::Error> {
-        let granted = self.granted.as_ref().ok_or(wit::Error::AccessDenied)?;
-        let profile = granted.profiles.get(id).ok_or_else(|| {
-            self.denials.note("exec.profiles", granted.profiles.keys(), id);
-            wit::Error::AccessDenied
-        })?;
-        let given: Vec<(String, String)> =
-            arguments.into_iter().map(|argument| (argument.name, argument.value)).collect();
-        let vector =
-            command::arguments(profile, &given).map_err(|error| wit::Error::InvalidArgument(error.to_string()))?;
-        let program = program::build(profile, vector, &granted.roots, &self.attempt).map_err(wit::Error::NotStarted)?;
-        let children = self.children.as_ref().ok_or(wit::Error::AccessDenied)?;
-        let _slot = children.acquire().await.map_err(|_| wit::Error::AccessDenied)?;
-        let finished = granted.spawner.run(program).await.map_err(|error| wit::Error::NotStarted(error.to_string()))?;
-        Ok(outcome(profile, finished))
-    }
-}
-
-fn outcome(profile: &CommandProfile, finished: Finished) -> wit::Outcome {
-    let expected =
-        matches!(finished.termination, Termination::Exited(code) if profile.expected_exit_codes.contains(&code));
-    wit::Outcome {
-        termination: match finished.termination {
-            Termination::Exited(code) => wit::Termination::Exited(code),
-            Termination::Signaled(signal) => wit::Termination::Signaled(signal),
-            Termination::TimedOut => wit::Termination::TimedOut,
-        },
-        expected,
-        stdout: String::from_utf8_lossy(&finished.stdout.bytes).into_owned(),
-        stdout_truncated: finished.stdout.truncated,
-        stderr: String::from_utf8_lossy(&finished.stderr.bytes).into_owned(),
-        stderr_truncated: finished.stderr.truncated,
-        duration_ms: u64::try_from(finished.duration.as_millis()).unwrap_or(u64::MAX),
+        Exec { granted: self.0.clone(), attempt: attempt.to_owned(), children, report, denials }
     }
 }
 
@@ -113,21 +89,64 @@ impl Exec {
         profile: String,
         arguments: Vec<wit::Argument>,
     ) -> Result<wit::Outcome, wit::Error> {
-        self.start(&profile, arguments).await
+        let granted = self.granted.as_ref().ok_or(wit::Error::AccessDenied)?;
+        let profile = granted.profiles.get(&profile).ok_or_else(|| {
+            self.denials.note("exec.profiles", granted.profiles.keys(), &profile);
+            wit::Error::AccessDenied
+        })?;
+        let given: Vec<(String, String)> =
+            arguments.into_iter().map(|argument| (argument.name, argument.value)).collect();
+        let vector =
+            command::arguments(profile, &given).map_err(|error| wit::Error::InvalidArgument(error.to_string()))?;
+        let children = self.children.as_ref().ok_or(wit::Error::AccessDenied)?;
+        let _slot = children.acquire().await.map_err(|_| wit::Error::AccessDenied)?;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            // Built anew each time: the executable and the paths are checked right before they are used.
+            let program = program::build(profile, vector.clone(), &granted.roots, &self.attempt)
+                .map_err(wit::Error::NotStarted)?;
+            let run = granted.spawner.run(program).await;
+            let finished = run.map_err(|error| wit::Error::NotStarted(error.to_string()))?;
+            match backoff(profile, finished.termination, attempts) {
+                Some(pause) => {
+                    let text = format!("profile `{}` {}; it is started again", profile.id, finished.termination);
+                    self.report.log(LogLevel::Warn, text);
+                    tokio::time::sleep(pause).await;
+                }
+                None => return Ok(outcome(profile, &finished, attempts)),
+            }
+        }
     }
 }
 
-/// The absolute path of a checked `root/below/it`.
-fn absolute(path: &str, roots: &BTreeMap<String, std::path::PathBuf>) -> Result<String, String> {
-    let parsed = NodePath::parse(path).map_err(|rule| format!("`{path}` {rule}"))?;
-    let root = roots.get(parsed.root()).ok_or_else(|| format!("this node has no root `{}`", parsed.root()))?;
-    // The program follows what it is given, so what is there must be no link out of the root.
-    let real =
-        std::fs::canonicalize(root).map_err(|error| format!("root `{}` cannot be used: {error}", parsed.root()))?;
-    let wanted = if parsed.relative() == "." { real } else { real.join(parsed.relative()) };
-    match std::fs::canonicalize(&wanted) {
-        Ok(found) if found == wanted => Ok(found.to_string_lossy().into_owned()),
-        Ok(_) => Err(format!("`{path}` leads through a symbolic link; links are not followed")),
-        Err(error) => Err(format!("`{path}` cannot be used: {error}")),
+/// How long to wait before another start; none when the profile wants none.
+fn backoff(profile: &CommandProfile, ended: Termination, attempts: u32) -> Option<Duration> {
+    let retries = profile.retries.as_ref().filter(|retries| attempts < retries.attempts)?;
+    let worth_it = match ended {
+        Termination::Exited(code) => retries.exit_codes.contains(&code),
+        Termination::Signaled(_) => retries.signaled,
+        Termination::TimedOut => retries.timed_out,
+    };
+    let milliseconds = u64::from(retries.backoff_milliseconds).saturating_mul(1 << attempts.saturating_sub(1).min(16));
+    worth_it.then(|| Duration::from_millis(milliseconds).min(BACKOFF_LIMIT))
+}
+
+fn outcome(profile: &CommandProfile, finished: &Finished, attempts: u32) -> wit::Outcome {
+    let expected =
+        matches!(finished.termination, Termination::Exited(code) if profile.expected_exit_codes.contains(&code));
+    wit::Outcome {
+        termination: match finished.termination {
+            Termination::Exited(code) => wit::Termination::Exited(code),
+            Termination::Signaled(signal) => wit::Termination::Signaled(signal),
+            Termination::TimedOut => wit::Termination::TimedOut,
+        },
+        expected,
+        stdout: finished.stdout.text(),
+        stdout_truncated: finished.stdout.truncated,
+        stderr: finished.stderr.text(),
+        stderr_truncated: finished.stderr.truncated,
+        duration_ms: u64::try_from(finished.duration.as_millis()).unwrap_or(u64::MAX),
+        attempts,
     }
 }

@@ -5,8 +5,11 @@
 
 use std::{
     collections::BTreeMap,
-    io,
-    os::unix::process::ExitStatusExt as _,
+    fmt, io,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::process::{CommandExt as _, ExitStatusExt as _},
+    },
     process::Stdio,
     sync::mpsc,
     time::{Duration, Instant},
@@ -14,15 +17,19 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _},
     process::{Child, Command},
     sync::oneshot,
 };
 
-use super::{leftovers, users::Identity};
+use super::{
+    capture::{Captured, capture, drained},
+    cgroup::{Cgroups, Leaf},
+    confine::{Confinement, confine},
+    leftovers,
+};
 use crate::queue::{Pressure, Queue};
 
-/// How long output is still read after the program has ended: a grandchild may hold the pipe open.
+/// How long a killed program is waited for.
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// Everything about a program that is started.
@@ -33,8 +40,6 @@ pub struct Program {
     pub arguments: Vec<String>,
     /// The whole environment.
     pub environment: BTreeMap<String, String>,
-    /// Whom it runs as; none is the host's own user.
-    pub user: Option<Identity>,
     /// Where it starts.
     pub directory: String,
     /// Then its process group is killed.
@@ -43,6 +48,8 @@ pub struct Program {
     pub capture_stdout: usize,
     /// Most bytes kept of standard error.
     pub capture_stderr: usize,
+    /// How it is held.
+    pub confinement: Confinement,
 }
 
 /// How a program ended.
@@ -56,6 +63,16 @@ pub enum Termination {
     TimedOut,
 }
 
+impl fmt::Display for Termination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "ended with exit code {code}"),
+            Self::Signaled(signal) => write!(f, "was ended by signal {signal}"),
+            Self::TimedOut => f.write_str("did not end within its timeout"),
+        }
+    }
+}
+
 /// What a program left.
 #[derive(Debug)]
 pub struct Finished {
@@ -67,15 +84,6 @@ pub struct Finished {
     pub stderr: Captured,
     /// How long it ran.
     pub duration: Duration,
-}
-
-/// Output of a program, as much as is kept.
-#[derive(Debug, Default)]
-pub struct Captured {
-    /// The first bytes.
-    pub bytes: Vec<u8>,
-    /// Whether there were more.
-    pub truncated: bool,
 }
 
 /// Why a program could not be started.
@@ -107,16 +115,24 @@ pub struct Spawner {
     /// Looks through all processes of the node, which takes milliseconds: never on the runtime's threads.
     ends: mpsc::Sender<Job>,
     children: Queue,
+    cgroups: Option<Cgroups>,
 }
 
 impl Spawner {
-    /// Starts the threads. Who waits because too many programs run is felt in `pressure`.
+    /// Starts the threads. Without control groups, a program that leaves its process group and clears its
+    /// environment is not found again. Who waits because too many programs run is felt in `pressure`.
     ///
     /// # Errors
     /// When the system has no thread left.
-    pub fn start(pressure: &Pressure) -> io::Result<Self> {
+    pub fn start(cgroups: Option<Cgroups>, pressure: &Pressure) -> io::Result<Self> {
         let children = Queue::new(CHILDREN, pressure);
-        Ok(Self { starts: thread("fettle-spawn")?, ends: thread("fettle-reap")?, children })
+        Ok(Self { starts: thread("fettle-spawn")?, ends: thread("fettle-reap")?, children, cgroups })
+    }
+
+    /// Whether everything that a program starts is held in a control group.
+    #[must_use]
+    pub const fn holds_everything(&self) -> bool {
+        self.cgroups.is_some()
     }
 
     /// Runs a program to its end. Dropping the future kills the program's process group.
@@ -149,6 +165,7 @@ impl Spawner {
         if let Some(reaped) = group.kill() {
             let _ = reaped.await;
         }
+        group.ended().await;
         if termination == Termination::TimedOut {
             // A process in the middle of a broken system call cannot be killed; it is not waited for.
             let _ = tokio::time::timeout(DRAIN, group.child.wait()).await;
@@ -159,11 +176,11 @@ impl Spawner {
     async fn spawn(&self, program: Program, mark: Option<String>) -> Result<Group, SpawnError> {
         let (answer, answered) = oneshot::channel();
         let runtime = tokio::runtime::Handle::current();
-        let ends = self.ends.clone();
+        let (cgroups, ends) = (self.cgroups.clone(), self.ends.clone());
         let job = Box::new(move || {
             let _entered = runtime.enter();
             let executable = program.executable.clone();
-            let spawned = command(program).spawn().map(|child| Group::new(child, mark, ends));
+            let spawned = start(program, cgroups.as_ref(), mark, ends);
             let spawned = spawned.map_err(|error| SpawnError::Refused { executable, reason: error.to_string() });
             // When nobody waits any more, the group is dropped here and killed.
             let _ = answer.send(spawned);
@@ -180,24 +197,38 @@ fn thread(name: &str) -> io::Result<mpsc::Sender<Job>> {
     Ok(sender)
 }
 
-/// A running child and everything in its process group.
+fn start(
+    program: Program,
+    cgroups: Option<&Cgroups>,
+    mark: Option<String>,
+    ends: mpsc::Sender<Job>,
+) -> io::Result<Group> {
+    let leaf = cgroups.map(Cgroups::leaf).transpose()?;
+    let entrance = leaf.as_ref().map(Leaf::entrance).transpose()?;
+    let child = command(program, entrance).spawn()?;
+    let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    Ok(Group { child, leader, mark, leaf, ends })
+}
+
+/// A running child and everything that it started.
 struct Group {
     child: Child,
     leader: Option<Pid>,
     mark: Option<String>,
+    leaf: Option<Leaf>,
     ends: mpsc::Sender<Job>,
 }
 
 impl Group {
-    fn new(child: Child, mark: Option<String>, ends: mpsc::Sender<Job>) -> Self {
-        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Self { child, leader, mark, ends }
-    }
-
-    /// Kills the group at once. Answers what tells when those that left the group are gone as well.
+    /// Kills all of it at once. Answers what tells when those that left the process group are gone as well,
+    /// where they have to be looked for: nothing gets out of a control group.
     fn kill(&mut self) -> Option<oneshot::Receiver<usize>> {
         if let Some(leader) = self.leader.take() {
             let _ = kill_process_group(leader, Signal::KILL);
+        }
+        if let Some(leaf) = &self.leaf {
+            leaf.kill();
+            return None;
         }
         let mark = self.mark.take()?;
         let (answer, reaped) = oneshot::channel();
@@ -205,6 +236,13 @@ impl Group {
             let _ = answer.send(leftovers::kill(&mark));
         });
         self.ends.send(job).ok().map(|()| reaped)
+    }
+
+    /// Waits until what was killed is gone, as far as that can be seen.
+    async fn ended(&self) {
+        if let Some(leaf) = &self.leaf {
+            leaf.emptied().await;
+        }
     }
 }
 
@@ -216,9 +254,15 @@ impl Drop for Group {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that starts programs")]
-fn command(program: Program) -> Command {
-    let mut command = std::process::Command::new(&program.executable);
+fn command(program: Program, entrance: Option<OwnedFd>) -> Command {
+    // The file that was checked is executed, whatever is at the path by now.
+    let started = match &program.confinement.checked {
+        Some(checked) => format!("/proc/self/fd/{}", checked.as_raw_fd()),
+        None => program.executable.clone(),
+    };
+    let mut command = std::process::Command::new(started);
     command
+        .arg0(program.executable)
         .args(program.arguments)
         .env_clear()
         .envs(program.environment)
@@ -226,68 +270,8 @@ fn command(program: Program) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    confine(&mut command, program.user);
+    confine(&mut command, program.confinement, entrance);
     let mut command = Command::from(command);
     command.kill_on_drop(true);
     command
-}
-
-/// What happens in the child between fork and execve.
-#[expect(unsafe_code, reason = "pre_exec: only async-signal-safe system calls, no allocation, no locks")]
-fn confine(command: &mut std::process::Command, user: Option<Identity>) {
-    use std::os::unix::process::CommandExt as _;
-
-    command.process_group(0);
-    if let Some(user) = user {
-        // Setting the group also drops all supplementary groups (std calls setgroups).
-        command.gid(user.group.as_raw()).uid(user.user.as_raw());
-    }
-    let limits = || -> io::Result<()> {
-        use rustix::process::{Resource, Rlimit, setrlimit};
-        let limit = |maximum| Rlimit { current: Some(maximum), maximum: Some(maximum) };
-        setrlimit(Resource::Core, limit(0))?;
-        setrlimit(Resource::Nofile, limit(1024))?;
-        rustix::thread::set_no_new_privs(true)?;
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        close_inherited()
-    };
-    // SAFETY: `limits` makes system calls only; it touches neither memory shared with the parent nor locks.
-    unsafe {
-        command.pre_exec(limits);
-    }
-}
-
-/// Marks every descriptor above standard error close-on-exec, whoever opened it.
-#[expect(unsafe_code, reason = "close_range has no safe wrapper; it takes three integers")]
-fn close_inherited() -> io::Result<()> {
-    const CLOSE_RANGE_CLOEXEC: libc::c_int = 4;
-    // SAFETY: no memory is passed.
-    match unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, CLOSE_RANGE_CLOEXEC) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-async fn capture(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> Captured {
-    let Some(mut pipe) = pipe else { return Captured::default() };
-    let mut captured = Captured::default();
-    let mut buffer = vec![0; 16 << 10];
-    // What is over the limit is read and dropped: a program that prints for ever must not block on it.
-    while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        let room = limit.saturating_sub(captured.bytes.len()).min(count);
-        captured.bytes.extend(buffer.iter().take(room));
-        captured.truncated |= room < count;
-    }
-    captured
-}
-
-async fn drained(mut task: tokio::task::JoinHandle<Captured>) -> Captured {
-    match tokio::time::timeout(DRAIN, &mut task).await {
-        Ok(Ok(captured)) => captured,
-        Ok(Err(_)) => Captured { bytes: Vec::new(), truncated: true },
-        Err(_) => {
-            task.abort();
-            Captured { bytes: Vec::new(), truncated: true }
-        }
-    }
 }

@@ -3,14 +3,10 @@
 mod calls;
 mod digest;
 mod path;
+mod unfinished;
 mod write;
 
-use std::{
-    collections::BTreeMap,
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, os::fd::OwnedFd, path::Path, sync::Arc};
 
 use fettle_model::{
     failure::{Failure, FailureClass},
@@ -23,11 +19,15 @@ use rustix::{
 };
 
 pub use self::digest::DigestCache;
-pub(crate) use self::{path::NodePath, write::temporary_name};
+pub(crate) use self::{
+    path::NodePath,
+    unfinished::{Claim, PARTIAL, claim, temporary_name},
+};
 use super::{Node, denials::Denials, denied};
+pub(crate) use crate::sandbox::bindings::fettle::files::files::Error;
 use crate::{
     blocking::Blocking,
-    sandbox::bindings::fettle::files::files::{Attributes, Error, Kind, Metadata},
+    sandbox::bindings::fettle::files::files::{Attributes, Kind, Metadata},
 };
 
 /// Most bytes that one call reads or writes.
@@ -44,7 +44,6 @@ pub struct Configured {
 
 /// A named directory of this node.
 pub(crate) struct Root {
-    directory: PathBuf,
     descriptor: OwnedFd,
 }
 
@@ -86,6 +85,18 @@ impl Configured {
 
     pub(super) fn prepare(&self, denials: Denials) -> Files {
         Files { configured: self.clone(), denials }
+    }
+
+    /// Removes what interrupted work left below everything that may be written, except what somebody works on
+    /// right now.
+    pub(crate) fn sweep(&self) {
+        for entry in &self.grant.write {
+            let Ok(path) = NodePath::parse(entry) else { continue };
+            if let Ok(root) = self.root(&path) {
+                // Where nothing is, nothing was left.
+                let _ = unfinished::sweep(root, &path);
+            }
+        }
     }
 
     /// The digests that are known, to be added to when a transfer has verified a file.
@@ -136,12 +147,12 @@ impl Root {
         std::fs::create_dir_all(directory).map_err(unusable)?;
         let descriptor = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH, Mode::empty())
             .map_err(|error| unusable(error.into()))?;
-        Ok(Self { directory: directory.to_owned(), descriptor })
+        Ok(Self::of(descriptor))
     }
 
-    /// Where the root is on this node.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+    /// The directory behind a descriptor.
+    pub(crate) const fn of(descriptor: OwnedFd) -> Self {
+        Self { descriptor }
     }
 
     pub(crate) const fn descriptor(&self) -> &OwnedFd {

@@ -16,7 +16,9 @@ pub(crate) struct NodePath {
     parts: Vec<String>,
 }
 
-const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+/// Nothing above the directory, no link at any level.
+pub(super) const RESOLVE: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 impl NodePath {
     /// Reads the text form.

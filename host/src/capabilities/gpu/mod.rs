@@ -11,7 +11,7 @@ use fettle_model::grant::GpuGrant;
 use super::{
     Node,
     denials::Denials,
-    exec::{Program, Spawner, Termination},
+    exec::{Confinement, Program, Spawner, Termination},
 };
 use crate::sandbox::bindings::fettle::gpu::gpu as wit;
 
@@ -67,11 +67,11 @@ impl Probe {
             executable: self.program.to_string_lossy().into_owned(),
             arguments,
             environment: self.environment.clone(),
-            user: None,
             directory: "/".to_owned(),
             timeout: self.deadline,
             capture_stdout: SNAPSHOT_LIMIT,
             capture_stderr: 4 << 10,
+            confinement: Confinement::default(),
         };
         let finished = self.spawner.run(program).await.map_err(|error| nvml::Error::Unresponsive(error.to_string()))?;
         match finished.termination {

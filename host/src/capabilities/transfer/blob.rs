@@ -10,18 +10,23 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fettle_egress::Refused;
+use fettle_model::task::LogLevel;
 use fettle_model::{digest::Digest, reference::Repository};
-use fettle_supply::{BlobDownload, DownloadError, Outage, SupplyError};
-use rustix::{
-    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fsync, openat, renameat, unlinkat},
-    io::Errno,
-};
+use fettle_supply::{BlobDownload, DownloadError, Outage, RegistryClient, SupplyError};
+use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, unlinkat};
 
-use super::{Error, Transferred, Transfers, of_files};
+use super::{Error, Transferred, of_files};
 use crate::capabilities::{
-    files::{self, NodePath, error_of, temporary_name},
+    denials::Denials,
+    files::{self, Claim, NodePath, PARTIAL, claim, error_of, temporary_name},
     report,
 };
+
+/// How long somebody else who works on the same unfinished file is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked whether he is done.
+const INTERVAL: Duration = Duration::from_millis(20);
 
 /// What to fetch, checked.
 pub(super) struct Target {
@@ -33,6 +38,7 @@ pub(super) struct Target {
 /// Adds up the bytes of all blobs of one call and reports how far they are.
 pub(super) struct Meter {
     report: report::Handle,
+    denials: Denials,
     total: u64,
     done: AtomicU64,
     last: Mutex<Instant>,
@@ -41,8 +47,8 @@ pub(super) struct Meter {
 impl Meter {
     const INTERVAL: Duration = Duration::from_millis(200);
 
-    pub(super) fn new(report: report::Handle, total: u64) -> Self {
-        Self { report, total, done: AtomicU64::new(0), last: Mutex::new(Instant::now()) }
+    pub(super) fn new(report: report::Handle, denials: Denials, total: u64) -> Self {
+        Self { report, denials, total, done: AtomicU64::new(0), last: Mutex::new(Instant::now()) }
     }
 
     fn add(&self, bytes: u64) {
@@ -60,7 +66,7 @@ impl Meter {
 
 /// Fetches one blob to its destination.
 pub(super) async fn pull(
-    transfers: &Transfers,
+    registry: &RegistryClient,
     files: &files::Configured,
     repository: &Repository,
     target: &Target,
@@ -76,8 +82,7 @@ pub(super) async fn pull(
         .parent(root, true)
         .map_err(of_files)?
         .ok_or_else(|| Error::Failed("the destination's directory is missing".to_owned()))?;
-    let partial = Partial::open(parent, name)?;
-    let _begun = transfers.unfinished.begin(root.directory().join(target.path.relative()));
+    let partial = Partial::take(&parent, name).await?;
     let resume_from = partial.file.metadata().map_or(0, |metadata| metadata.len());
     let download = BlobDownload {
         repository,
@@ -91,13 +96,13 @@ pub(super) async fn pull(
         meter.add(there.saturating_sub(seen));
         seen = there.max(seen);
     };
-    let downloaded = match transfers.registry.download_blob(download, progress).await {
+    let downloaded = match registry.download_blob(download, progress).await {
         Ok(downloaded) => downloaded,
         Err(error) => {
             if !matches!(error, DownloadError::Unavailable { .. }) {
                 partial.remove();
             }
-            return Err(of_download(&error));
+            return Err(of_download(&error, &meter.report, &meter.denials));
         }
     };
     let file = partial.finish(name)?;
@@ -129,17 +134,35 @@ struct Partial {
 }
 
 impl Partial {
-    fn open(parent: OwnedFd, destination: &str) -> Result<Self, Error> {
-        let name = temporary_name(destination);
+    /// Opens it, once nobody else works on it. An attempt that was stopped just now may still be writing its
+    /// last piece.
+    async fn take(parent: &OwnedFd, destination: &str) -> Result<Self, Error> {
+        let begin = Instant::now();
+        loop {
+            if let Some(partial) = Self::open(parent, destination)? {
+                return Ok(partial);
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(Error::Unavailable(
+                    "another step is fetching to the same destination; try again when it is done".to_owned(),
+                ));
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    fn open(parent: &OwnedFd, destination: &str) -> Result<Option<Self>, Error> {
+        let name = temporary_name(destination, PARTIAL);
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = openat(&parent, name.as_str(), flags, Mode::from_raw_mode(0o600))
-            .map_err(|errno| of_files(error_of(errno)))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) if is_named(&parent, &name, &file)? => Ok(Self { parent, name, file: File::from(file) }),
-            // Between the two calls somebody else finished with this very file.
-            Ok(()) => Err(busy()),
-            Err(Errno::WOULDBLOCK) => Err(busy()),
-            Err(errno) => Err(of_files(error_of(errno))),
+        let failed = |errno| of_files(error_of(errno));
+        let file = openat(parent, name.as_str(), flags, Mode::from_raw_mode(0o600)).map_err(failed)?;
+        match claim(parent, &name, &file).map_err(failed)? {
+            Claim::Held => {
+                let parent =
+                    parent.try_clone().map_err(|error| Error::Failed(format!("out of descriptors: {error}")))?;
+                Ok(Some(Self { parent, name, file: File::from(file) }))
+            }
+            Claim::Gone | Claim::Busy => Ok(None),
         }
     }
 
@@ -163,24 +186,10 @@ impl Partial {
     }
 }
 
-fn busy() -> Error {
-    Error::Unavailable("another step is fetching to the same destination; try again when it is done".to_owned())
-}
-
-/// Whether the name still leads to this file.
-fn is_named(parent: &OwnedFd, name: &str, file: &OwnedFd) -> Result<bool, Error> {
-    let failed = |errno| of_files(error_of(errno));
-    let held = rustix::fs::fstat(file).map_err(failed)?;
-    match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(named) => Ok((named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)),
-        Err(Errno::NOENT) => Ok(false),
-        Err(errno) => Err(failed(errno)),
-    }
-}
-
-fn of_download(error: &DownloadError) -> Error {
+fn of_download(error: &DownloadError, report: &report::Handle, denials: &Denials) -> Error {
     let text = chain(error);
     match error {
+        DownloadError::Unavailable { reason: Outage::Refused(refused), .. } => refusal(refused, report, denials),
         DownloadError::NotFound { .. } => Error::NotFound(text),
         DownloadError::Unavailable { .. } => Error::Unavailable(text),
         DownloadError::Corrupt { .. } => Error::Corrupt(text),
@@ -189,9 +198,17 @@ fn of_download(error: &DownloadError) -> Error {
     }
 }
 
-pub(super) fn of_supply(error: &SupplyError) -> Error {
+/// The step learns that it was denied; where a name leads is for the people who read its log.
+fn refusal(refused: &Refused, report: &report::Handle, denials: &Denials) -> Error {
+    denials.note_address(refused);
+    report.log(LogLevel::Error, refused.to_string());
+    Error::AccessDenied
+}
+
+pub(super) fn of_supply(error: &SupplyError, report: &report::Handle, denials: &Denials) -> Error {
     let text = chain(error);
     match error {
+        SupplyError::Unavailable { reason: Outage::Refused(refused), .. } => refusal(refused, report, denials),
         SupplyError::Unavailable { reason: Outage::Missing(_), .. } => Error::NotFound(text),
         SupplyError::Unavailable { .. } => Error::Unavailable(text),
         SupplyError::Malformed { .. } => Error::Corrupt(text),

@@ -4,22 +4,24 @@ mod blob;
 mod calls;
 
 use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use fettle_model::{
     definition::ArtifactConstraints,
     digest::Digest,
+    egress::Egress,
+    failure::{Failure, FailureClass},
     grant::TransferGrant,
+    policy::PolicyBundle,
     reference::{Reference, Repository},
 };
 use fettle_supply::RegistryClient;
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use self::blob::{Meter, Target};
-use super::{Node, denials::Denials, files, report};
+use super::{Node, denials::Denials, denied, files, report};
 use crate::queue::Queue;
 use crate::sandbox::bindings::fettle::transfer::transfer::{Blob, Error, Manifest, Transferred};
 
@@ -30,18 +32,16 @@ const BLOBS: usize = 256;
 /// Blobs of one call that are fetched at once.
 const CONCURRENT: usize = 4;
 
+/// Policies whose clients are kept; a node has one, and two while it changes.
+const CLIENTS: usize = 8;
+
 /// How blobs are fetched.
 #[derive(Clone)]
 pub struct Transfers {
-    /// The client of all registries.
-    pub registry: RegistryClient,
-    /// What is being fetched now.
-    pub unfinished: Unfinished,
+    registry: RegistryClient,
+    /// One client per policy: a connection that one policy allowed is not used under another.
+    clients: Arc<Mutex<BTreeMap<Egress, RegistryClient>>>,
 }
-
-/// Destinations that are being fetched now, so that nobody cleans up beneath them.
-#[derive(Clone, Default)]
-pub struct Unfinished(Arc<Mutex<BTreeSet<PathBuf>>>);
 
 /// What one step may fetch.
 #[derive(Clone, Default)]
@@ -51,7 +51,7 @@ struct Granted {
     grant: TransferGrant,
     constraints: Option<ArtifactConstraints>,
     files: files::Configured,
-    transfers: Transfers,
+    registry: RegistryClient,
     queue: Queue,
 }
 
@@ -61,6 +61,33 @@ pub struct Transfer {
     granted: Option<Arc<Granted>>,
     report: report::Handle,
     denials: Denials,
+    /// Sizes of the blobs that were asked for, by repository.
+    asked: BTreeMap<Repository, BTreeMap<Digest, u64>>,
+}
+
+impl Transfers {
+    /// Fetches as `registry` does, under the policy of each task.
+    #[must_use]
+    pub fn new(registry: RegistryClient) -> Self {
+        Self { registry, clients: Arc::default() }
+    }
+
+    fn under(&self, egress: &Egress) -> Result<RegistryClient, Failure> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(egress) {
+            return Ok(client.clone());
+        }
+        let guard = self.registry.options().guard.under(egress);
+        let client = self
+            .registry
+            .guarded(guard)
+            .map_err(|error| Failure::new(FailureClass::Permanent, "transfer.client", error.to_string()))?;
+        if clients.len() >= CLIENTS {
+            clients.clear();
+        }
+        clients.insert(egress.clone(), client.clone());
+        Ok(client)
+    }
 }
 
 impl Configured {
@@ -68,20 +95,23 @@ impl Configured {
         grant: Option<&TransferGrant>,
         constraints: Option<&ArtifactConstraints>,
         files: &files::Configured,
+        policy: &PolicyBundle,
         node: &Node,
-    ) -> Self {
-        let granted = grant.map(|grant| Granted {
-            grant: grant.clone(),
-            constraints: constraints.cloned(),
-            files: files.clone(),
-            transfers: node.transfers.clone(),
-            queue: node.queues.transfers.clone(),
-        });
-        Self(granted.map(Arc::new))
+    ) -> Result<Self, Failure> {
+        let Some(grant) = grant else { return Ok(Self(None)) };
+        let registry = node.transfers.under(&policy.egress)?;
+        for entry in &grant.hosts {
+            let host = entry.rsplit_once(':').map_or(entry.as_str(), |(host, _)| host);
+            let checked = registry.options().guard.check_host(host);
+            checked.map_err(|refused| denied("egress.private-address", refused.to_string()))?;
+        }
+        let (grant, constraints, files) = (grant.clone(), constraints.cloned(), files.clone());
+        let queue = node.queues.transfers.clone();
+        Ok(Self(Some(Arc::new(Granted { grant, constraints, files, registry, queue }))))
     }
 
     pub(super) fn prepare(&self, report: report::Handle, denials: Denials) -> Transfer {
-        Transfer { granted: self.0.clone(), report, denials }
+        Transfer { granted: self.0.clone(), report, denials, asked: BTreeMap::new() }
     }
 }
 
@@ -101,14 +131,14 @@ impl Granted {
         }
     }
 
-    /// All blobs of one call together stay within what the definition allows.
-    fn check_size(&self, targets: &[Target]) -> Result<u64, Error> {
-        let total = targets.iter().fold(0_u64, |total, target| total.saturating_add(target.size));
+    /// All blobs that the attempt asks of one repository together stay within what the definition allows.
+    fn check_size(&self, asked: &BTreeMap<Digest, u64>) -> Result<(), Error> {
+        let total = asked.values().fold(0_u64, |total, size| total.saturating_add(*size));
         match self.constraints.as_ref().and_then(|constraints| constraints.max_size_bytes) {
             Some(limit) if total > limit => Err(Error::LimitExceeded(format!(
                 "{total} bytes, and the definition's `artifact_constraints.max_size_bytes` is {limit}"
             ))),
-            _ => Ok(total),
+            _ => Ok(()),
         }
     }
 
@@ -130,11 +160,10 @@ impl Transfer {
             .map_err(|error: fettle_model::reference::ParseReferenceError| Error::InvalidRequest(error.to_string()))?;
         granted.allows(&reference.repository, &self.denials)?;
         let manifest = granted
-            .transfers
             .registry
             .fetch_manifest(&reference, MANIFEST_LIMIT)
             .await
-            .map_err(|error| blob::of_supply(&error))?;
+            .map_err(|error| blob::of_supply(&error, &self.report, &self.denials))?;
         Ok(Manifest { media_type: manifest.media_type, content: manifest.content.to_vec() })
     }
 
@@ -149,45 +178,19 @@ impl Transfer {
         }
         let targets =
             blobs.iter().map(|wanted| granted.target(wanted, &self.denials)).collect::<Result<Vec<_>, _>>()?;
-        let meter = Arc::new(Meter::new(self.report.clone(), granted.check_size(&targets)?));
+        let asked = self.asked.entry(repository.clone()).or_default();
+        asked.extend(targets.iter().map(|target| (target.digest, target.size)));
+        granted.check_size(asked)?;
+        let total = targets.iter().fold(0_u64, |total, target| total.saturating_add(target.size));
+        let meter = Arc::new(Meter::new(self.report.clone(), self.denials.clone(), total));
         let transfers = targets.into_iter().map(|target| {
             let (granted, repository, meter) = (Arc::clone(granted), repository.clone(), Arc::clone(&meter));
             async move {
                 let _place = granted.queue.enter().await.map_err(|closed| Error::Failed(closed.to_string()))?;
-                blob::pull(&granted.transfers, &granted.files, &repository, &target, &meter).await
+                blob::pull(&granted.registry, &granted.files, &repository, &target, &meter).await
             }
         });
         futures::stream::iter(transfers).buffered(CONCURRENT).try_collect().await
-    }
-}
-
-impl Unfinished {
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that `destination` is being fetched, until the guard is dropped.
-    fn begin(&self, destination: PathBuf) -> Begun {
-        self.lock().insert(destination.clone());
-        Begun { unfinished: self.clone(), destination }
-    }
-
-    /// Whether a fetch to a file in this directory is under way.
-    #[must_use]
-    pub fn is_busy(&self, directory: &Path) -> bool {
-        self.lock().iter().any(|destination| destination.parent() == Some(directory))
-    }
-}
-
-/// A fetch under way.
-struct Begun {
-    unfinished: Unfinished,
-    destination: PathBuf,
-}
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        self.unfinished.lock().remove(&self.destination);
     }
 }
 

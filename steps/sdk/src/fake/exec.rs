@@ -25,6 +25,7 @@ pub fn terminated(termination: Termination) -> Outcome {
         stderr: String::new(),
         stderr_truncated: false,
         duration_ms: 5,
+        attempts: 1,
     }
 }
 

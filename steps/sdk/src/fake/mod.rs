@@ -18,10 +18,12 @@ pub(crate) mod exec;
 pub(crate) mod facts;
 pub(crate) mod files;
 pub(crate) mod gpu;
+pub(crate) mod http;
 pub(crate) mod report;
 pub(crate) mod transfer;
 
 pub use exec::{exited, terminated};
+pub use http::answered;
 pub use laws::converges;
 pub use node::Node;
 pub use transfer::digest_of;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::digest_of;
-use crate::{exec, facts, files, gpu, report, transfer};
+use crate::{exec, facts, files, gpu, http, report, transfer};
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<RefCell<State>>>> = const { RefCell::new(None) };
@@ -37,6 +37,7 @@ pub(super) struct State {
     pub(super) manifests: BTreeMap<String, transfer::Manifest>,
     pub(super) blobs: BTreeMap<(String, String), Vec<u8>>,
     pub(super) profiles: BTreeMap<String, Result<exec::Outcome, exec::Error>>,
+    pub(super) requests: BTreeMap<(String, String), Result<http::Response, http::Error>>,
     pub(super) system: Result<facts::SystemInformation, facts::Error>,
     pub(super) memory: Result<facts::MemoryUsage, facts::Error>,
     pub(super) filesystems: Result<Vec<facts::Filesystem>, facts::Error>,
@@ -60,6 +61,7 @@ impl Default for State {
             manifests: BTreeMap::new(),
             blobs: BTreeMap::new(),
             profiles: BTreeMap::new(),
+            requests: BTreeMap::new(),
             system: Err(facts::Error::AccessDenied),
             memory: Err(facts::Error::AccessDenied),
             filesystems: Err(facts::Error::AccessDenied),
@@ -191,6 +193,11 @@ impl Node {
     /// Grants a command profile and says what running it answers.
     pub fn put_profile(&self, profile: &str, answer: Result<exec::Outcome, exec::Error>) -> &Self {
         self.change(|state| drop(state.profiles.insert(profile.to_owned(), answer)))
+    }
+
+    /// Grants a request, by its method (`GET`) and URL, and says what it answers.
+    pub fn put_answer(&self, method: &str, url: &str, answer: Result<http::Response, http::Error>) -> &Self {
+        self.change(|state| drop(state.requests.insert((method.to_owned(), url.to_owned()), answer)))
     }
 
     set_fact!(
