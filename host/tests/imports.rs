@@ -79,7 +79,7 @@ async fn what_only_looks_like_a_granted_interface_is_refused() {
         "fettle:exec/shell@0.1.0",
         "fettle:exec-evil/exec@0.1.0",
         "evil:exec/exec@0.1.0",
-        "wasi:sockets/tcp@0.2.3",
+        "wasi:sockets/raw@0.2.3",
         "wasi:http/outgoing-handler@0.2.3",
         "wasi:filesystem/preopens@9.9.9",
         "exec",
