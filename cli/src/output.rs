@@ -73,6 +73,36 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Columns of a line.
+pub const WIDTH: usize = 80;
+
+/// Words in lines of at most [`WIDTH`] columns: the first begins with `first`, the others are indented as far.
+#[must_use]
+pub fn wrap(first: &str, words: &str) -> String {
+    let indent = console::measure_text_width(first);
+    let mut text = String::new();
+    let mut line = first.to_owned();
+    let mut used = indent;
+    for word in words.split_whitespace() {
+        let width = console::measure_text_width(word);
+        if used > indent && used + 1 + width > WIDTH {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line = " ".repeat(indent);
+            used = indent;
+        }
+        if used > indent {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += width;
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
+    text
+}
+
 /// Bytes as people read them.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
@@ -98,6 +128,18 @@ mod tests {
     fn columns_align_and_lines_do_not_end_in_spaces() {
         let rows = vec![vec!["a".to_owned(), String::new()], vec!["longer".to_owned(), "x".to_owned()]];
         assert_eq!(table(&["ID", "NAME"], &rows), "ID      NAME\na\nlonger  x\n");
+    }
+
+    #[test]
+    fn words_are_wrapped_below_their_beginning() {
+        let text = wrap("  why  ", &"word ".repeat(40));
+        assert!(
+            text.starts_with("  why  word word") && text.lines().skip(1).all(|line| line.starts_with("       word"))
+        );
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+        assert_eq!(text.matches("word").count(), 40);
+        let long = "x".repeat(100);
+        assert_eq!(wrap("a ", &long), format!("a {long}\n"), "a word is never broken: it may be a digest");
     }
 
     #[test]

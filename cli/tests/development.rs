@@ -114,7 +114,17 @@ async fn an_operation_is_published_submitted_and_watched() {
 
     let plan = bench.say(&["operation", "plan", "try.it@v1", "-i", "mode=log"]).await;
     assert!(plan.contains("1. first  noop@v1") && plan.contains("2. second  testing.misbehave@v1"), "{plan}");
-    assert!(plan.contains("exec: profiles hello"), "{plan}");
+    assert!(plan.lines().all(|line| line.chars().count() <= 80), "{plan}");
+    for words in [
+        "exec       allowed",
+        "asked    runs the command profile that the test names",
+        "granted  profiles hello",
+        "node     profiles hello",
+        "policy      localhost",
+        ", signed by ",
+    ] {
+        assert!(plan.contains(words), "no `{words}` in:\n{plan}");
+    }
 
     let watched = bench.say(&["operation", "submit", "try.it@v1", "-i", "mode=log", "--watch"]).await;
     let told = |words: &str| assert!(watched.contains(words), "no `{words}` in:\n{watched}");

@@ -9,6 +9,10 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Protection {
+    /// A component that imports what it is not granted is refused.
+    ImportsAreGranted,
+    /// A component is linked with what it is granted, and with nothing else.
+    OnlyGrantsAreLinked,
     /// Compiled code is loaded only when its authentication code is right.
     CodeIsAuthenticated,
     /// Compiled code is loaded only for the component it was compiled from.

@@ -246,9 +246,9 @@ fn worlds() -> impl Strategy<Value = World> {
     })
 }
 
-proptest! {
-    #[test]
-    fn nothing_is_given_beyond_request_grant_and_ceiling(world in worlds()) {
+#[test]
+fn nothing_is_given_beyond_request_grant_and_ceiling() {
+    proptest!(|(world in worlds())| {
         let access = world.access();
         let grants: Grants = parse(&world.step["grants"]);
         let policy: PolicyBundle = parse(&world.policy);
@@ -263,15 +263,17 @@ proptest! {
             prop_assert!(imports.is_subset(&access.effective.capabilities()), "an import without a grant passed");
             prop_assert!(grants.beyond(&policy.ceiling).is_empty(), "a grant over the ceiling passed");
         }
-    }
+    });
+}
 
-    #[test]
-    fn whoever_follows_every_fix_is_allowed_in_the_end(mut world in worlds()) {
+#[test]
+fn whoever_follows_every_fix_is_allowed_in_the_end() {
+    proptest!(|(mut world in worlds())| {
         for _ in 0..100 {
             let Err(finding) = world.access().check().map_err(Clone::clone) else { return Ok(()) };
             world.follow(finding.fix.as_ref().unwrap());
         }
         let access = world.access();
         prop_assert!(false, "never allowed: {:?}", access.check());
-    }
+    });
 }

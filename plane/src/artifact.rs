@@ -13,6 +13,8 @@ pub struct Fetched {
     pub content: Bytes,
     /// What a step says of itself.
     pub descriptor: Option<Value>,
+    /// Whose signature counted.
+    pub signed_by: String,
 }
 
 /// Why there is no artifact.
@@ -50,7 +52,8 @@ impl ArtifactSource for Supplier {
             transient: error.is_transient() || error.verdict().is_none(),
             message: error.to_string(),
         })?;
-        Ok(Fetched { content: artifact.content, descriptor: artifact.descriptor })
+        let signed_by = artifact.signer.to_string();
+        Ok(Fetched { content: artifact.content, descriptor: artifact.descriptor, signed_by })
     }
 }
 

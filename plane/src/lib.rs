@@ -10,6 +10,7 @@ mod clock;
 pub mod command;
 mod config;
 mod dispatch;
+mod explanation;
 mod identity;
 mod node;
 mod plane;

@@ -1,5 +1,6 @@
 //! The commands, one module per group and one file per command.
 
+mod access;
 pub mod artifact;
 pub mod catalog;
 pub mod completions;

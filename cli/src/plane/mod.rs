@@ -12,7 +12,7 @@ pub use self::{
     follow::{Followed, Follower},
     problem::Problem,
     view::{
-        Definition, DeniedCall, Event, EventPayload, LogLine, NewOperation, Node, Operation, PlannedOperation, Sources,
-        Step, TargetSelector,
+        Definition, DeniedCall, Event, EventPayload, LogLine, NewOperation, Node, Operation, PlanAccess, PlannedAccess,
+        PlannedOperation, Sources, Step, TargetSelector,
     },
 };

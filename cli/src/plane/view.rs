@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fettle_model::{
-    access::Fix,
+    access::{Fix, StepAccess},
     failure::Failure,
     operation::{OperationStatus, StepStatus},
     plan::Plan,
@@ -152,6 +152,37 @@ pub struct PlannedOperation {
     pub plan_digest: String,
     /// The plan.
     pub plan: Plan,
+    /// What each step may reach, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<PlanAccess>,
+    /// Why that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_problem: Option<String>,
+}
+
+/// Request, grant and ceiling of every step, and whose word each is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PlanAccess {
+    /// Who signed the definition: the grants.
+    pub definition_signed_by: String,
+    /// Who signed the policy bundle: the ceiling.
+    pub policy_signed_by: String,
+    /// Its revision.
+    pub policy_revision: u64,
+    /// The steps, in the order of the plan.
+    pub steps: Vec<PlannedAccess>,
+}
+
+/// What one step may reach.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PlannedAccess {
+    /// The step.
+    pub step_id: String,
+    /// Who signed its component: the request.
+    pub signed_by: String,
+    /// All of it.
+    #[serde(flatten)]
+    pub access: StepAccess,
 }
 
 /// A registered version of an operation definition.

@@ -58,7 +58,7 @@ impl<'a> Attempt<'a> {
             correlation_id: task.correlation_id.clone(),
             step_id: ready.planned.id.clone(),
             attempt: number,
-            component: ready.component.digest,
+            component: ready.planned.component.digest,
         };
         let recorder = Recorder::start(executor.journal.clone(), subject);
         let report = Report::new(Arc::new(recorder.clone()), executor.clock.clone());

@@ -117,5 +117,7 @@ async fn a_grant_beyond_the_ceiling_is_refused_before_any_node_sees_it() {
     });
     let (status, problem) = register(&plane, body).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert_eq!(pointers(&problem), ["/definition/steps/0/grants/exec/profiles", "/definition/steps/0/grants"]);
+    assert_eq!(pointers(&problem), ["/definition/steps/0/grants/exec/profiles"]);
+    let line = "write `ceiling: { exec: { profiles: [reboot] } }` at the top of the policy bundle";
+    assert!(problem.to_string().contains(line), "{problem:#}");
 }

@@ -99,6 +99,21 @@ async fn a_plan_is_computed_and_nothing_stored() {
 }
 
 #[tokio::test]
+async fn a_plan_says_who_asked_who_granted_and_what_the_node_allows() {
+    let plane = plane().await;
+    plane.with_definition().await;
+    plane.host("node-a", 1).await;
+    let (_, planned) = plane.call(&plane.member, Method::POST, &format!("{PATH}/plan"), Some(request("node-a"))).await;
+    let access = &planned["access"];
+    assert_eq!((&access["definition_signed_by"], &access["policy_signed_by"]), (&json!("tester"), &json!("tester")));
+    assert_eq!(access["policy_revision"], 1);
+    let steps: Vec<_> = access["steps"].as_array().unwrap().iter().map(|step| &step["step_id"]).collect();
+    assert_eq!(steps, ["first", "second"]);
+    assert_eq!(access["steps"][0]["capabilities"], json!([]), "{planned:#}");
+    assert_eq!(planned["access_problem"], json!(null));
+}
+
+#[tokio::test]
 async fn a_repeated_key_answers_the_first_operation() {
     let plane = plane().await;
     plane.with_definition().await;

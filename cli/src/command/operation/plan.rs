@@ -3,13 +3,20 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use fettle_model::plan::PlannedStep;
+use fettle_model::{plan::PlannedStep, reference::Reference};
 
 use super::{Session, request::Request};
-use crate::{command::target::PlaneArguments, error::CommandError, plane::PlannedOperation};
+use crate::{
+    command::{access, target::PlaneArguments},
+    error::CommandError,
+    output,
+    plane::{PlannedAccess, PlannedOperation},
+    watch::clean,
+};
 
 /// Shows what an operation would be: its steps in order, each with its component by digest, what it
-/// needs and what it is granted. Nothing is stored, nothing runs.
+/// needs, and for each capability who asked and why, what the definition grants, what the node allows, and
+/// the line that would allow what is denied. Nothing is stored, nothing runs.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -32,40 +39,58 @@ impl Plan {
 
 fn text(planned: &PlannedOperation, node: &str) -> String {
     let plan = &planned.plan;
+    let access = planned.access.as_ref();
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:<11} {value}");
     };
     line("operation", &format!("{}@{}", plan.operation_type, plan.version));
     line("node", node);
-    line("plan", &planned.plan_digest);
-    line("definition", &plan.sources.definition.to_string());
-    line("catalog", &plan.sources.catalog.to_string());
-    line("policy", &plan.sources.policy.to_string());
+    let mut document = |name: &str, reference: &Reference, note: String| {
+        let _ = writeln!(text, "{name:<11} {}{note}\n  {}", reference.repository, reference.digest);
+    };
+    let signed = |signer: &str| format!(", signed by {signer}");
+    document(
+        "definition",
+        &plan.sources.definition,
+        access.map(|all| signed(&all.definition_signed_by)).unwrap_or_default(),
+    );
+    document("catalog", &plan.sources.catalog, String::new());
+    let policy = access.map(|all| format!("{}, revision {}", signed(&all.policy_signed_by), all.policy_revision));
+    document("policy", &plan.sources.policy, policy.unwrap_or_default());
+    let _ = writeln!(text, "plan\n  {}", planned.plan_digest);
     for (index, step) in plan.steps.iter().enumerate() {
-        let _ = write!(text, "\n{}. {}", index + 1, step_text(step));
+        let access = access.and_then(|all| all.steps.iter().find(|one| one.step_id == step.id.as_str()));
+        let _ = write!(text, "\n{}. {}", index + 1, step_text(step, access));
+    }
+    if let Some(problem) = &planned.access_problem {
+        let _ = write!(text, "\n{}", output::wrap("not explained: ", &clean(problem)));
     }
     text
 }
 
-fn step_text(step: &PlannedStep) -> String {
+fn step_text(step: &PlannedStep, access: Option<&PlannedAccess>) -> String {
     let mut text = format!("{}  {}\n", step.id, step.kind);
-    let _ = writeln!(text, "   component  {}", step.component.digest);
+    let signed = access.map(|one| format!(", signed by {}", one.signed_by)).unwrap_or_default();
+    let _ = writeln!(text, "   component  {}{signed}\n     {}", step.component.repository, step.component.digest);
     if !step.needs.is_empty() {
         let needs = step.needs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let _ = writeln!(text, "   after      {needs}");
+        text.push_str(&output::wrap("   after      ", &needs));
     }
-    let grants = grants(step);
-    for (index, grant) in grants.iter().enumerate() {
-        let _ = writeln!(text, "   {:<10} {grant}", if index == 0 { "granted" } else { "" });
-    }
-    if grants.is_empty() {
-        text.push_str("   granted    nothing\n");
+    match access {
+        Some(one) => text.push_str(&access::text(&one.access, 3)),
+        None => text.push_str(&output::wrap("   granted    ", &granted(step))),
     }
     let retry =
         if step.retry.attempts > 1 { format!(", at most {} attempts", step.retry.attempts) } else { String::new() };
     let _ = writeln!(text, "   limits     {} an attempt{retry}", limit(step.timeout));
     text
+}
+
+/// What the definition grants, when nobody can say what the component asks for.
+fn granted(step: &PlannedStep) -> String {
+    let entries: Vec<String> = step.grants.entries().iter().map(ToString::to_string).collect();
+    if entries.is_empty() { "nothing".to_owned() } else { entries.join(", ") }
 }
 
 fn limit(timeout: std::time::Duration) -> String {
@@ -79,46 +104,76 @@ fn limit(timeout: std::time::Duration) -> String {
     }
 }
 
-/// One line per capability: `files: write data, models`.
-fn grants(step: &PlannedStep) -> Vec<String> {
-    let Ok(serde_json::Value::Object(capabilities)) = serde_json::to_value(&step.grants) else { return Vec::new() };
-    let list = |value: &serde_json::Value| match value.as_array() {
-        Some(items) => items.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join(", "),
-        None => value.to_string(),
-    };
-    let is_empty = |value: &serde_json::Value| value.as_array().is_some_and(Vec::is_empty) || *value == false;
-    let capability = |(name, grant): (&String, &serde_json::Value)| {
-        let fields = grant.as_object().into_iter().flatten().filter(|(_, value)| !is_empty(value));
-        let fields = fields.map(|(field, value)| format!("{field} {}", list(value))).collect::<Vec<_>>();
-        format!("{name}: {}", fields.join("; "))
-    };
-    capabilities.iter().map(capability).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use fettle_model::{
+        access::{Question, of_step},
+        descriptor::Descriptor,
+        document,
+        policy::PolicyBundle,
+    };
     use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn a_step_is_told_with_all_that_it_may_reach() {
-        let step: PlannedStep = serde_json::from_value(json!({
+    fn step() -> PlannedStep {
+        serde_json::from_value(json!({
             "id": "pull", "kind": "artifact.pull_oci@v1",
             "component": format!("localhost:1/a@sha256:{}", "0".repeat(64)),
             "needs": ["token"], "with": {},
             "grants": {"files": {"read": [], "write": ["data", "models"]}, "transfer": {"hosts": ["localhost:1"]}},
             "retry": {"attempts": 5, "backoff": {}}, "timeout": "2h",
         }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_step_is_told_with_who_asked_who_granted_and_what_the_node_allows() {
+        let descriptor: Descriptor = serde_json::from_value(json!({
+            "kind": "artifact.pull_oci@v1", "summary": "", "effect": "converge", "input_schema": {},
+            "output_schema": {}, "requests": {"files": "writes the layers", "transfer": "fetches them"}, "probes": true,
+        }))
         .unwrap();
+        let policy: PolicyBundle =
+            document::read("{revision: 1, roots: {models: m, data: d}, ceiling: {files: {write: ['*']}}}").unwrap();
+        let step = step();
+        let question = Question {
+            step: Some(&step.id),
+            descriptor: &descriptor,
+            imports: None,
+            grants: Some(&step.grants),
+            policy: Some(&policy),
+        };
+        let access =
+            PlannedAccess { step_id: "pull".to_owned(), signed_by: "0123".to_owned(), access: of_step(&question) };
         assert_eq!(
-            step_text(&step),
+            step_text(&step, Some(&access)),
             format!(
-                "pull  artifact.pull_oci@v1\n   component  sha256:{}\n   after      token\n   granted    files: write \
-                 data, models\n              transfer: hosts localhost:1\n   limits     2h an attempt, at most 5 \
-                 attempts\n",
+                "pull  artifact.pull_oci@v1
+   component  localhost:1/a, signed by 0123
+     sha256:{}
+   after      token
+   files      allowed
+     asked    writes the layers
+     granted  write data, models
+     node     write any
+   transfer   DENIED
+     asked    fetches them
+     granted  hosts localhost:1
+     node     nothing
+     problem  the policy bundle does not allow `transfer.hosts: localhost:1`
+     to allow transfer: {{ hosts: ['localhost:1'] }}
+              under ceiling of the policy bundle
+   limits     2h an attempt, at most 5 attempts
+",
                 "0".repeat(64)
             )
         );
+    }
+
+    #[test]
+    fn without_an_explanation_the_grants_are_told() {
+        let text = step_text(&step(), None);
+        assert!(text.contains("   granted    files.write: data, files.write: models, transfer.hosts:\n"), "{text}");
     }
 }

@@ -1,9 +1,19 @@
 //! `fettle step inspect`
 
-use std::{fmt::Write as _, path::Path};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
-use fettle_model::{descriptor::Effect, reference::Reference, schema};
+use fettle_model::{
+    access::{Question, StepAccess, of_step},
+    descriptor::Effect,
+    grant::Grants,
+    policy::PolicyBundle,
+    reference::Reference,
+    schema,
+};
 use fettle_supply::ArtifactKind;
 use serde_json::{Value, json};
 
@@ -11,10 +21,19 @@ use super::{
     Session,
     look::{self, Look},
 };
-use crate::{command::verdict, error::CommandError, output, supply::TrustArguments};
+use crate::{
+    command::{access, verdict},
+    error::CommandError,
+    output,
+    supply::{TrustArguments, read_document},
+    watch::clean,
+};
 
 /// Shows what a step is: kind, effect, schemas, the capabilities it asks for and why, what it really
 /// imports, size and digest.
+///
+/// With the grants of a definition's step and a policy bundle it also says what the step would be given
+/// there, and for what is denied the line that would allow it.
 ///
 /// A file is taken as it is. A reference is fetched and must be signed by somebody whom the trust
 /// policy names: nothing unsigned is ever compiled.
@@ -22,11 +41,18 @@ use crate::{command::verdict, error::CommandError, output, supply::TrustArgument
 #[command(after_long_help = "\
 Examples:
   fettle step inspect target/wasm32-wasip2/step/my_step.wasm
+  fettle step inspect my_step.wasm --grants grants.yaml --policy policy.yaml
   fettle step inspect registry.internal:5000/steps/my.step@sha256:... --trust trust.yaml --json")]
 pub struct Inspect {
     /// A file, or a reference by digest.
     #[arg(value_name = "FILE|REFERENCE")]
     step: String,
+    /// What a definition would grant it: the content of a step's `grants`, in YAML or JSON.
+    #[arg(long, value_name = "FILE")]
+    grants: Option<PathBuf>,
+    /// What a node allows: a policy bundle, in YAML or JSON.
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     #[command(flatten)]
     trust: TrustArguments,
 }
@@ -42,18 +68,29 @@ impl Inspect {
             }
             Ok(_) | Err(_) => (look::look(path, look::read(path).await?).await?, None, None),
         };
+        let grants: Option<Grants> =
+            self.grants.as_deref().map(|path| read_document(path, "grant of capabilities")).transpose()?;
+        let policy: Option<PolicyBundle> =
+            self.policy.as_deref().map(|path| read_document(path, "policy bundle")).transpose()?;
+        let reach = of_step(&Question {
+            step: None,
+            descriptor: &seen.descriptor,
+            imports: Some(&seen.imports.capabilities),
+            grants: grants.as_ref(),
+            policy: policy.as_ref(),
+        });
         let mut answer = json!({
             "digest": seen.digest, "size": seen.size, "descriptor": seen.descriptor, "imports": seen.imports,
-            "reference": reference, "signed_by": signer,
+            "reference": reference, "signed_by": signer, "access": reach,
         });
         if let (None, Some(fields)) = (&reference, answer.as_object_mut()) {
             fields.retain(|name, _| name != "reference" && name != "signed_by");
         }
-        session.show(&answer, |_| text(&seen, signer.as_deref()))
+        session.show(&answer, |_| text(&seen, &reach, signer.as_deref()))
     }
 }
 
-fn text(seen: &Look, signer: Option<&str>) -> String {
+fn text(seen: &Look, reach: &StepAccess, signer: Option<&str>) -> String {
     let descriptor = &seen.descriptor;
     let effect = match descriptor.effect {
         Effect::Observe => "observe: reads only",
@@ -66,7 +103,7 @@ fn text(seen: &Look, signer: Option<&str>) -> String {
         let _ = writeln!(text, "{name:<11} {value}");
     };
     line("kind", descriptor.kind.as_str());
-    line("summary", &descriptor.summary);
+    line("summary", &clean(&descriptor.summary));
     line("effect", effect);
     line("probes", yes(descriptor.probes));
     line("undoes", yes(descriptor.undoes));
@@ -75,51 +112,22 @@ fn text(seen: &Look, signer: Option<&str>) -> String {
     if let Some(signer) = signer {
         line("signed by", signer);
     }
-    text.push_str("\nasks for\n");
-    if descriptor.requests.is_empty() {
-        text.push_str("  nothing\n");
-    }
-    for (capability, why) in &descriptor.requests {
-        let unused = if seen.imports.capabilities.contains(capability) { "" } else { " (does not import it)" };
-        let _ = writeln!(text, "  {:<9} {why}{unused}", capability.name());
-    }
-    text.push_str("\nimports\n");
-    for capability in &seen.imports.capabilities {
-        let unasked = if descriptor.requests.contains_key(capability) { "" } else { "   NOT ASKED FOR" };
-        let _ = writeln!(text, "  {}{unasked}", capability.interface());
-    }
+    text.push_str("\ncapabilities\n");
+    text.push_str(&access::text(reach, 2));
+    text.push_str("\nother imports\n");
     if seen.imports.report {
         text.push_str("  fettle:report/report   every step may\n");
     }
     for name in &seen.imports.unknown {
-        let _ = writeln!(text, "  {name}   NO GRANT CAN GIVE THIS");
+        let _ = writeln!(text, "  {}   NO GRANT CAN GIVE THIS", clean(name));
     }
     if !seen.imports.inert.is_empty() {
         let _ =
             writeln!(text, "  {} of WASI, from the toolchain; inert, they reach nothing:", seen.imports.inert.len());
-        text.push_str(&wrapped(seen.imports.inert.iter().map(String::as_str)));
+        text.push_str(&access::imports(seen.imports.inert.iter().map(String::as_str), 4));
     }
     let _ = write!(text, "\ninput\n{}", fields(&descriptor.input_schema));
     let _ = write!(text, "\noutput\n{}", fields(&descriptor.output_schema));
-    text
-}
-
-/// Columns of a line; what is longer is in `--json`.
-const WIDTH: usize = 80;
-
-/// Names in lines.
-fn wrapped<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut text = String::new();
-    let mut line = String::new();
-    for name in names {
-        if !line.is_empty() && line.len() + name.len() + 6 > WIDTH {
-            let _ = writeln!(text, "    {}", line.trim_end());
-            line.clear();
-        }
-        line.push_str(name);
-        line.push_str("  ");
-    }
-    let _ = writeln!(text, "    {}", line.trim_end());
     text
 }
 
@@ -143,7 +151,7 @@ fn fields(schema: &Value) -> String {
         let description = description.and_then(Value::as_str).unwrap_or_default().lines().next().unwrap_or_default();
         let required = if required(name) { "required" } else { "" };
         let line = format!("  {name:<16} {kind:<16} {required:<8}  {description}");
-        let _ = writeln!(text, "{}", console::truncate_str(line.trim_end(), WIDTH, "…"));
+        let _ = writeln!(text, "{}", console::truncate_str(line.trim_end(), output::WIDTH, "…"));
     }
     text
 }

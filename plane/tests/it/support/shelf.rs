@@ -20,7 +20,7 @@ impl Shelf {
     pub(crate) fn publish(&self, kind: ArtifactKind, content: &Value, descriptor: Option<Value>) -> String {
         let content = serde_json::to_vec(content).unwrap();
         let reference = format!("localhost:5000/{}@{}", kind.name().replace('_', "-"), Digest::of(&content));
-        let fetched = Fetched { content: content.into(), descriptor };
+        let fetched = Fetched { content: content.into(), descriptor, signed_by: "tester".to_owned() };
         let key = (kind, reference.parse().unwrap());
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, fetched);
         reference

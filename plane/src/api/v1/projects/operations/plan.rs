@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use super::request::NewOperationRequest;
 use crate::{
     api::{Problem, extract::Body, problem::ProblemDocument},
+    explanation,
     identity::Caller,
     state::State,
     submission,
@@ -27,6 +28,13 @@ pub(crate) struct PlanView {
     plan_digest: String,
     /// The plan: the graph with every component pinned.
     plan: Value,
+    /// What each step asks for, is granted and is allowed, whose word each is, and for what is denied the
+    /// line that would allow it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    access: Option<Value>,
+    /// Why that is not known now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    access_problem: Option<String>,
 }
 
 /// Computes the plan of an operation, and stores nothing.
@@ -48,7 +56,13 @@ pub(crate) async fn plan(
     let project = caller.project(&project, ProjectRole::Viewer, "operation.plan").await?;
     let (submission, _) = body.read(&headers)?;
     let planned = submission::plan(&state, &project, &submission).await?;
+    let (access, access_problem) = match explanation::explain(&*state.artifacts, &planned.plan).await {
+        Ok(explained) => (serde_json::to_value(explained).ok(), None),
+        Err(problem) => (None, Some(problem)),
+    };
     Ok(Json(PlanView {
+        access,
+        access_problem,
         node_id: planned.node_id.to_string(),
         plan_digest: planned.digest.to_string(),
         plan: serde_json::to_value(&*planned.plan).unwrap_or_default(),
