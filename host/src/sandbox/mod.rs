@@ -15,6 +15,7 @@ mod processor;
 mod size;
 mod spent;
 mod state;
+pub mod tape;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -35,6 +36,7 @@ pub use self::{
     limits::{Limit, Limits},
     spent::Spent,
     state::AttemptState,
+    tape::Tape,
 };
 use self::{compile::Compiler, processor::Processor};
 use crate::{
@@ -95,6 +97,7 @@ pub struct Sandbox {
     on_demand: Queue,
     processor: Processor,
     compiler: Compiler,
+    limits_digest: Digest,
 }
 
 /// A component linked with exactly what was granted.
@@ -123,8 +126,10 @@ impl Sandbox {
     pub fn with_pressure(slots: u32, limits: Limits, pressure: &Pressure) -> wasmtime::Result<Self> {
         let engine = TickingEngine::new(slots)?;
         let slots = slots as usize;
+        let limits_digest = Digest::of(format!("{limits:?}").as_bytes());
         Ok(Self {
             compiler: Compiler::new(engine.clone(), None),
+            limits_digest,
             engine,
             limits,
             pooled: Queue::new(slots, pressure),
@@ -157,6 +162,12 @@ impl Sandbox {
             Allocation::Pooled => &self.pooled,
             Allocation::OnDemand => &self.on_demand,
         }
+    }
+
+    /// Names the limits under which calls run: a replay under others may end elsewhere.
+    #[must_use]
+    pub const fn limits_digest(&self) -> Digest {
+        self.limits_digest
     }
 
     /// The engine, for measuring against.

@@ -122,6 +122,7 @@ impl TestNode {
             timeout,
             elapsed: Duration::ZERO,
             spent: Spent::default(),
+            tape: None,
         }
     }
 

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     decode::{Blobs, DecodeError, decode},
+    name::wit as wit_name,
     read::{Answer, Call, Cassette, CassetteError, Played},
     write::Recording,
 };

@@ -24,8 +24,9 @@ pub(super) fn is_wit(written: &str, name: &str) -> bool {
     text == written.as_bytes()
 }
 
-/// WIT's form, for a message.
-pub(super) fn wit(name: &str) -> String {
+/// WIT's form of a Rust name.
+#[must_use]
+pub fn wit(name: &str) -> String {
     let mut text = Vec::with_capacity(name.len() + 4);
     push_wit(&mut text, name);
     String::from_utf8_lossy(&text).into_owned()

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{
     End, Function, Header, Outcome, Truncated,
     encode::{Encoder, Side},
+    name,
 };
 
 /// What most attempts need; a buffer that is large enough is not moved.
@@ -71,7 +72,11 @@ impl Recording {
             return None;
         }
         let start = self.text.len();
-        let _ = write!(self.text, "{{\"call\":\"{interface}.{function}\",\"arguments\":");
+        self.text.extend_from_slice(b"{\"call\":\"");
+        name::push_wit(&mut self.text, interface);
+        self.text.push(b'.');
+        name::push_wit(&mut self.text, function);
+        self.text.extend_from_slice(b"\",\"arguments\":");
         let mut span = self.value(start, arguments)?;
         if &self.text[span.begin..] == b"null" {
             self.text.truncate(span.begin);
