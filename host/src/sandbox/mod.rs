@@ -206,20 +206,29 @@ impl Sandbox {
         Ok(Step { sandbox: self.clone(), instance, allocation: compiled.allocation, digest })
     }
 
+    /// Links a component with everything that it imports. It must not reach this machine: what is behind its
+    /// capabilities denies, and a tape answers for them.
+    ///
+    /// # Errors
+    /// When it imports what no grant can give.
+    pub fn link_answered(&self, compiled: &Compiled) -> Result<Step, LoadError> {
+        let refused = |reason: String| LoadError::Refused { digest: compiled.digest, reason };
+        if let Some(name) = compiled.imports.unknown.first() {
+            return Err(refused(format!("it imports `{name}`, which no grant can give a step")));
+        }
+        let instance =
+            link(&compiled.component, &compiled.imports.capabilities).map_err(|error| refused(format!("{error:#}")))?;
+        Ok(Step { sandbox: self.clone(), instance, allocation: compiled.allocation, digest: compiled.digest })
+    }
+
     /// Asks a component what it is. It gets no capability while it answers.
     ///
     /// # Errors
     /// When it cannot be loaded, fails, or answers something that is no descriptor.
     pub async fn describe(&self, compiled: &Compiled) -> Result<Descriptor, LoadError> {
         let refused = |reason: String| LoadError::Refused { digest: compiled.digest, reason };
-        if let Some(name) = compiled.imports.unknown.first() {
-            return Err(refused(format!("it imports `{name}`, which no grant can give a step")));
-        }
         // Everything it imports is linked, and every capability behind it denies.
-        let instance =
-            link(&compiled.component, &compiled.imports.capabilities).map_err(|error| refused(format!("{error:#}")))?;
-        let allocation = compiled.allocation;
-        let step = Step { sandbox: self.clone(), instance, allocation, digest: compiled.digest };
+        let step = self.link_answered(compiled)?;
         let text = step.describe().await.map_err(|failure| refused(failure.to_string()))?;
         if text.len() > DESCRIPTOR_LIMIT {
             return Err(refused(format!("its descriptor has {} bytes and may have {DESCRIPTOR_LIMIT}", text.len())));
