@@ -23,7 +23,8 @@ use crate::{
     capabilities::Prepared,
     sandbox::{
         Call, Compiled, LoadError, Observation, Sandbox, Spent, Step, Tape,
-        bindings::exports::fettle::step::step::Context as WitContext, tape::Answers,
+        bindings::exports::fettle::step::step::Context as WitContext,
+        tape::{self, Answers},
     },
 };
 
@@ -144,7 +145,7 @@ pub async fn replay(sandbox: &Sandbox, compiled: &Compiled, cassette: &Cassette)
     let mut ran = 0;
     for played in &cassette.functions {
         let stage = Stage { step: &step, tape: &tape, context: &header.context, input: &header.input };
-        stage.call(played.function, played.output.as_deref()).await;
+        stage.call(played.function, played.output.as_deref(), Prepared::default()).await;
         ran += 1;
         if position.is_over() {
             break;
@@ -224,7 +225,49 @@ pub async fn answered(
     let header = header(&step, descriptor, sandbox, request);
     let tape = Tape::play(&header, usize::MAX, answers);
     let stage = Stage { step: &step, tape: &tape, context: &header.context, input: request.input };
-    stage.call(request.function, request.output).await;
+    stage.call(request.function, request.output, Prepared::default()).await;
+    let cassette = tape.finish().unwrap_or_default();
+    let recorded = Cassette::read(&cassette).map_err(ReplayError::Recording)?;
+    Ok(Answered { cassette, recorded })
+}
+
+/// Runs one function of a component with the answers of a cassette, in their order, and records it.
+///
+/// Answers too where the calls differ from the recorded ones.
+///
+/// # Errors
+/// When the component cannot be run at all.
+pub async fn against(
+    sandbox: &Sandbox,
+    compiled: &Compiled,
+    descriptor: &Descriptor,
+    request: &Request<'_>,
+    cassette: &Cassette,
+) -> Result<(Answered, Option<Difference>), ReplayError> {
+    let mut only = cassette.clone();
+    only.functions.retain(|played| played.function == request.function);
+    only.functions.truncate(1);
+    let position = Position::shared();
+    let player = Box::new(Player::new(Arc::clone(&position), &only));
+    let ran = answered(sandbox, compiled, descriptor, request, player).await?;
+    Ok((ran, position.difference()))
+}
+
+/// Runs one function of a component on this machine, and records it.
+///
+/// # Errors
+/// When the new recording cannot be read.
+pub async fn locally(
+    sandbox: &Sandbox,
+    step: &Step,
+    descriptor: &Descriptor,
+    request: &Request<'_>,
+    capabilities: Prepared,
+) -> Result<Answered, ReplayError> {
+    let header = header(step, descriptor, sandbox, request);
+    let tape = Tape::record(&header, tape::BOUND);
+    let stage = Stage { step, tape: &tape, context: &header.context, input: request.input };
+    stage.call(request.function, request.output, capabilities).await;
     let cassette = tape.finish().unwrap_or_default();
     let recorded = Cassette::read(&cassette).map_err(ReplayError::Recording)?;
     Ok(Answered { cassette, recorded })
@@ -271,10 +314,10 @@ struct Stage<'a> {
 
 impl Stage<'_> {
     /// Calls a function; what it came to is on the tape.
-    async fn call(&self, function: Function, output: Option<&str>) {
+    async fn call(&self, function: Function, output: Option<&str>, capabilities: Prepared) {
         let call = Call {
             context: context(self.context),
-            capabilities: Prepared::default(),
+            capabilities,
             timeout: TIMEOUT,
             elapsed: Duration::ZERO,
             spent: Spent::default(),

@@ -23,7 +23,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { count: 10_000, bytes: 256 << 20 }
+        Self { count: 10_000, bytes: 256_000_000 }
     }
 }
 
