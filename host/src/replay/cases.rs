@@ -56,6 +56,8 @@ pub struct Case {
 pub enum Expect {
     /// `run` answers this.
     Output(Value),
+    /// `run` answers, or `probe` finds, at least the fields that are named here.
+    Contains(Value),
     /// `probe` finds this.
     Satisfied(Value),
     /// `probe` does not; the difference contains this text.
@@ -222,12 +224,25 @@ fn unexpected_calls(expected: &[String], actual: &[&str]) -> Option<String> {
         .then(|| format!("it calls {}, and {} was expected", actual.join(", "), expected.join(", ")))
 }
 
+/// Whether everything that `expected` names is so in `actual`.
+fn contains(actual: &Value, expected: &Value) -> bool {
+    match (actual, expected) {
+        (Value::Object(actual), Value::Object(expected)) => {
+            expected.iter().all(|(name, value)| actual.get(name).is_some_and(|actual| contains(actual, value)))
+        }
+        _ => actual == expected,
+    }
+}
+
 impl Expect {
     /// What of an outcome is not as expected.
     fn problem(&self, outcome: &Outcome) -> Option<String> {
         let holds = match (self, outcome) {
             (Self::Output(expected), Outcome::Answered(text)) | (Self::Satisfied(expected), Outcome::Satisfied(text)) => {
                 serde_json::from_str::<Value>(text).is_ok_and(|actual| &actual == expected)
+            }
+            (Self::Contains(expected), Outcome::Answered(text) | Outcome::Satisfied(text)) => {
+                serde_json::from_str::<Value>(text).is_ok_and(|actual| contains(&actual, expected))
             }
             (Self::Unsatisfied(expected), Outcome::Unsatisfied(text))
             | (Self::Unknown(expected), Outcome::Unknown(text)) => text.contains(expected.as_str()),
@@ -247,6 +262,7 @@ impl std::fmt::Display for Expect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Output(value) => write!(f, "output {value}"),
+            Self::Contains(value) => write!(f, "an output with {value}"),
             Self::Satisfied(value) => write!(f, "satisfied {value}"),
             Self::Unsatisfied(text) => write!(f, "unsatisfied with `{text}`"),
             Self::Unknown(text) => write!(f, "unknown with `{text}`"),
