@@ -160,7 +160,12 @@ async fn main() {
     print("warm_noop", warm, "bare_wasmtime_pooled", bare);
     print("warm_noop", warm, "fork_exec_true", spawn);
     print("warm_noop_recorded", median(recorded_times), "bare_wasmtime_pooled", bare);
-    print("warm_noop_recorded_processor", median(recorded_processor), "bare_wasmtime_processor", median(bare_processor));
+    print(
+        "warm_noop_recorded_processor",
+        median(recorded_processor),
+        "bare_wasmtime_processor",
+        median(bare_processor),
+    );
     let kept = fettle_host::executor::journal::Archive::open(&host.journal()).await.expect("a journal");
     let kept = kept.list(&fettle_host::executor::journal::Filter::default()).await.expect("cassettes");
     assert_eq!(kept.len(), 2_000, "attempts were not recorded");

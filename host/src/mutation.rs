@@ -21,6 +21,8 @@ pub enum Protection {
     CodeFilesAreOurs,
     /// A key that others could read or write is not used.
     CodeKeyIsPrivate,
+    /// A step has no source of chance: what it does follows from what it is asked and answered.
+    StepsHaveNoChance,
 }
 
 /// Whether a test took this protection out.

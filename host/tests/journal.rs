@@ -103,7 +103,13 @@ async fn the_first_outcome_of_a_step_stays() {
     let finish = async |output: i32| {
         let outcome = StepOutcome::Succeeded { output: json!(output), changed: true };
         let event = StepEvent::Finished { step_id: step(), attempt: 1, result: outcome.clone(), duration_ms: 0, at: 0 };
-        journal.finish_step("t", Finished { step_id: step(), attempt: 1, outcome, event, cassette: None }).await.unwrap().durable().await.unwrap();
+        journal
+            .finish_step("t", Finished { step_id: step(), attempt: 1, outcome, event, cassette: None })
+            .await
+            .unwrap()
+            .durable()
+            .await
+            .unwrap();
     };
     finish(1).await;
     finish(2).await;

@@ -148,7 +148,10 @@ async fn the_first_difference_is_named() {
     // Another answer: the step goes another way.
     let replayed = tampered("\"answer\":{\"ok\":null}", "\"answer\":{\"err\":\"access-denied\"}").await;
     assert!(
-        matches!(&replayed.difference, Some(Difference::MissingCalls { .. } | Difference::Outcome { function: Function::Probe, .. })),
+        matches!(
+            &replayed.difference,
+            Some(Difference::MissingCalls { .. } | Difference::Outcome { function: Function::Probe, .. })
+        ),
         "{replayed:?}"
     );
     // An answer that the contract does not know is no fault of the step.
@@ -180,9 +183,7 @@ async fn another_component_is_another_component_and_not_a_nondeterministic_one()
 
 #[test]
 fn what_time_ends_is_told_apart_from_what_the_step_does() {
-    let failed = |code: &str| {
-        Outcome::Failed(fettle_model::failure::Failure::new(FailureClass::Permanent, code, "x"))
-    };
+    let failed = |code: &str| Outcome::Failed(fettle_model::failure::Failure::new(FailureClass::Permanent, code, "x"));
     assert!(failed("limit.wall-clock").depends_on_time() && failed("limit.cpu").depends_on_time());
     assert!(!failed("limit.memory").depends_on_time() && !failed("step.panicked").depends_on_time());
     assert_ne!(Digest::of(b"a"), Digest::of(b"b"));

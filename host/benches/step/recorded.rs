@@ -8,7 +8,10 @@ use std::{
 
 use fettle_host::{
     clock::Clock,
-    executor::{Executor, Shelf, Signals, journal::{Bounds, Journal}},
+    executor::{
+        Executor, Shelf, Signals,
+        journal::{Bounds, Journal},
+    },
     queue::Pressure,
     sandbox::{Limits, Sandbox},
 };

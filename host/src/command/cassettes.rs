@@ -14,10 +14,14 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub(super) enum CassettesCommand {
     /// Lists the cassettes that this node keeps, oldest first.
-    #[command(after_long_help = "Example:\n  fettle-host cassettes list --data /var/lib/fettle-host --operation 01J... --json")]
+    #[command(
+        after_long_help = "Example:\n  fettle-host cassettes list --data /var/lib/fettle-host --operation 01J... --json"
+    )]
     List(List),
     /// Writes one cassette, or all that match into a directory, for `fettle step replay`.
-    #[command(after_long_help = "Example:\n  fettle-host cassettes export --operation 01J... --step pull --attempt 2 --output pull.cassette")]
+    #[command(
+        after_long_help = "Example:\n  fettle-host cassettes export --operation 01J... --step pull --attempt 2 --output pull.cassette"
+    )]
     Export(Export),
 }
 
@@ -108,7 +112,8 @@ impl List {
 
 /// For people: 80 columns for ids of the usual length.
 fn table(entries: &[Entry]) -> String {
-    let mut text = format!("{:<26}  {:<16} {:>3}  {:<11} {:>9}  {}\n", "OPERATION", "STEP", "TRY", "OUTCOME", "BYTES", "DIGEST");
+    let mut text =
+        format!("{:<26}  {:<16} {:>3}  {:<11} {:>9}  {}\n", "OPERATION", "STEP", "TRY", "OUTCOME", "BYTES", "DIGEST");
     for entry in entries {
         let digest: String = entry.digest.hex().chars().take(8).collect();
         text.push_str(&format!(
@@ -151,7 +156,9 @@ impl Export {
 }
 
 fn several(count: usize) -> anyhow::Error {
-    anyhow::anyhow!("{count} cassettes match; name one with --step and --attempt or --digest, or a directory with --output")
+    anyhow::anyhow!(
+        "{count} cassettes match; name one with --step and --attempt or --digest, or a directory with --output"
+    )
 }
 
 /// A cassette may hold what a node keeps from others: nobody else reads it.

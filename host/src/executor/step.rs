@@ -130,7 +130,14 @@ pub(super) async fn apply(
                 if application.wait_for_retry(attempt, failure, cassette).await? {
                     continue;
                 }
-                return Ok(Attempted { step_id, attempt, outcome: StepOutcome::Canceled, duration_ms, cassette: None, repeatable });
+                return Ok(Attempted {
+                    step_id,
+                    attempt,
+                    outcome: StepOutcome::Canceled,
+                    duration_ms,
+                    cassette: None,
+                    repeatable,
+                });
             }
             Tried::Failed(failure) => StepOutcome::Failed { failure },
         };
@@ -188,12 +195,7 @@ impl<'a> Application<'a> {
     }
 
     /// Journals the start, then probes and runs.
-    async fn attempt(
-        &self,
-        number: u32,
-        input: &str,
-        interrupted: bool,
-    ) -> Result<(Tried, Option<Kept>), Interrupted> {
+    async fn attempt(&self, number: u32, input: &str, interrupted: bool) -> Result<(Tried, Option<Kept>), Interrupted> {
         let step_id = &self.ready.planned.id;
         let started = StepEvent::Started { step_id: step_id.clone(), attempt: number, at: self.executor.clock.now() };
         let start = self.executor.journal.start_attempt(&self.task.task_id, step_id, number, started);

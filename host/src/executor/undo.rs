@@ -4,11 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fettle_model::{name::StepId, operation::StepOutcome, task::Task};
 
-use super::{
-    Executor, Interrupted, Signals,
-    preflight::Prepared,
-    step::Application,
-};
+use super::{Executor, Interrupted, Signals, preflight::Prepared, step::Application};
 
 /// Undoes the steps that changed something and were not undone before, in reverse order of the plan. What
 /// cannot be undone is said in the step's log; the task has failed already.

@@ -220,8 +220,7 @@ async fn scripted(
 
 fn unexpected_calls(expected: &[String], actual: &[&str]) -> Option<String> {
     let actual: Vec<&str> = actual.iter().copied().filter(|name| !name.starts_with("report.")).collect();
-    (actual != expected)
-        .then(|| format!("it calls {}, and {} was expected", actual.join(", "), expected.join(", ")))
+    (actual != expected).then(|| format!("it calls {}, and {} was expected", actual.join(", "), expected.join(", ")))
 }
 
 /// Whether everything that `expected` names is so in `actual`.
@@ -238,7 +237,8 @@ impl Expect {
     /// What of an outcome is not as expected.
     fn problem(&self, outcome: &Outcome) -> Option<String> {
         let holds = match (self, outcome) {
-            (Self::Output(expected), Outcome::Answered(text)) | (Self::Satisfied(expected), Outcome::Satisfied(text)) => {
+            (Self::Output(expected), Outcome::Answered(text))
+            | (Self::Satisfied(expected), Outcome::Satisfied(text)) => {
                 serde_json::from_str::<Value>(text).is_ok_and(|actual| &actual == expected)
             }
             (Self::Contains(expected), Outcome::Answered(text) | Outcome::Satisfied(text)) => {

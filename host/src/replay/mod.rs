@@ -129,7 +129,10 @@ impl Replayed {
     /// else.
     #[must_use]
     pub fn is_nondeterministic(&self) -> bool {
-        !self.same && self.component == self.recorded_component && !matches!(self.difference, Some(Difference::Answer { .. }))
+        !self.same
+            && !self.other_limits
+            && self.component == self.recorded_component
+            && !matches!(self.difference, Some(Difference::Answer { .. }))
     }
 }
 

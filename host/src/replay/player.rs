@@ -62,9 +62,7 @@ impl Player {
         let functions = cassette.functions.iter();
         Self {
             position,
-            functions: functions
-                .map(|played| (played.function, played.calls.clone(), ends(&played.outcome)))
-                .collect(),
+            functions: functions.map(|played| (played.function, played.calls.clone(), ends(&played.outcome))).collect(),
             truncated: cassette.truncated.as_ref().map(|truncated| {
                 format!("the recording ends after {} calls: {}", truncated.after_calls, truncated.reason)
             }),
@@ -125,12 +123,8 @@ impl Answers for Player {
     fn unfit(&mut self, name: &str, reason: &str) -> String {
         let mut inner = self.position.lock();
         let function = self.functions.get(inner.function.saturating_sub(1)).map_or(Function::Run, |(one, ..)| *one);
-        inner.difference = Some(Difference::Answer {
-            function,
-            call: inner.call,
-            name: name.to_owned(),
-            reason: reason.to_owned(),
-        });
+        inner.difference =
+            Some(Difference::Answer { function, call: inner.call, name: name.to_owned(), reason: reason.to_owned() });
         DIFFERS.to_owned()
     }
 }

@@ -292,4 +292,3 @@ impl<'de> VariantAccess<'de> for Payload<'_> {
         self.present()?.deserialize_struct("", fields, visitor)
     }
 }
-

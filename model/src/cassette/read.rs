@@ -21,7 +21,9 @@ pub enum CassetteError {
     #[error("the cassette has no end: it was cut off; export it again")]
     NoEnd,
     /// Another format.
-    #[error("the cassette has format {found}, and this program reads format {VERSION}; use the program of that version")]
+    #[error(
+        "the cassette has format {found}, and this program reads format {VERSION}; use the program of that version"
+    )]
     Version {
         /// What it says.
         found: u32,

@@ -120,8 +120,11 @@ fn the_same_behaviour_gives_the_same_bytes_and_reading_loses_nothing() {
         recording.answer(&());
         recording.call("exec", "run", &("p",));
         recording.trap("a limit");
-        recording
-            .end(&Outcome::Failed(crate::failure::Failure::new(FailureClass::Denied, "files.denied", "not granted")));
+        recording.end(&Outcome::Failed(crate::failure::Failure::new(
+            FailureClass::Denied,
+            "files.denied",
+            "not granted",
+        )));
         recording.begin(Function::Undo, Some("{}"));
         recording.call("files", "remove", &("data/x",));
         recording.finish()

@@ -35,7 +35,8 @@ impl Component {
     /// Compiles a component that was read. `path` is for messages.
     pub(super) async fn compile(path: &Path, content: Bytes) -> Result<Self, CommandError> {
         let wrong = |source| CommandError::Component { path: path.to_owned(), source };
-        let sandbox = Sandbox::new(1, Limits::default()).map_err(|error| CommandError::Sandbox(format!("{error:#}")))?;
+        let sandbox =
+            Sandbox::new(1, Limits::default()).map_err(|error| CommandError::Sandbox(format!("{error:#}")))?;
         let compiled = sandbox.compile(content).await.map_err(wrong)?;
         let descriptor = sandbox.describe(&compiled).await.map_err(wrong)?;
         Ok(Self { path: path.to_owned(), sandbox, compiled, descriptor })

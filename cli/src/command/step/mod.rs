@@ -1,9 +1,9 @@
 //! `fettle step`
 
 mod build;
+mod component;
 mod inspect;
 mod look;
-mod component;
 mod publish;
 mod replay;
 mod run;

@@ -17,6 +17,7 @@ use fettle_model::{
     cassette::{Function, Outcome},
     grant::Grants,
     policy::PolicyBundle,
+    denial::Denial,
     task::LogLine,
 };
 use fettle_supply::{RegistryClient, RegistryOptions};
@@ -105,6 +106,10 @@ impl report::Sink for Spoken {
         output::remark(&format!("{}: {}", level.as_ref().and_then(Value::as_str).unwrap_or("info"), line.text));
     }
 
+    fn denied(&self, denial: Denial) {
+        output::remark(&format!("denied: {}.{}, by {}", denial.capability, denial.function, denial.rule));
+    }
+
     fn progress(&self, percent: u8, message: Option<String>) {
         output::remark(&format!("{percent} % {}", message.unwrap_or_default()).trim_end());
     }
@@ -142,8 +147,7 @@ impl Run {
         let request = Request { function, input: &input, output };
         let Component { sandbox, compiled, descriptor, .. } = component;
         let ran = replay::against(sandbox, compiled, descriptor, &request, &recorded).await;
-        let (ran, difference) =
-            ran.map_err(|source| CommandError::Replay { path: component.path.clone(), source })?;
+        let (ran, difference) = ran.map_err(|source| CommandError::Replay { path: component.path.clone(), source })?;
         if let Some(difference) = difference {
             let difference = serde_json::to_string(&difference).unwrap_or_default();
             output::remark(&format!("the cassette has no answer to what the step asks: {difference}"));
@@ -164,9 +168,8 @@ impl Run {
         };
         let policy: PolicyBundle = match &self.policy {
             Some(path) => read_document(path, "policy bundle")?,
-            None => serde_json::from_value(json!({"revision": 0})).map_err(|error| {
-                CommandError::Sandbox(format!("no empty policy bundle: {error}"))
-            })?,
+            None => serde_json::from_value(json!({"revision": 0}))
+                .map_err(|error| CommandError::Sandbox(format!("no empty policy bundle: {error}")))?,
         };
         let denied = |problem: String| CommandError::NotGranted {
             problem: format!("{} may not run here: {problem}", component.path.display()),

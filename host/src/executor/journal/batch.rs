@@ -128,11 +128,7 @@ impl<'a> Batch<'a> {
         Ok(first)
     }
 
-    async fn attempts(
-        &self,
-        transaction: Connection<'_>,
-        known: &BTreeMap<&str, i64>,
-    ) -> Result<(), JournalError> {
+    async fn attempts(&self, transaction: Connection<'_>, known: &BTreeMap<&str, i64>) -> Result<(), JournalError> {
         let rows: Vec<_> = self.attempts.iter().filter(|(key, ..)| known.contains_key(key.0)).collect();
         for chunk in chunks(&rows) {
             let mut query = QueryBuilder::new("INSERT INTO attempts (task_id, step_id, attempt, state, ran) ");
@@ -148,11 +144,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    async fn undone(
-        &self,
-        transaction: Connection<'_>,
-        known: &BTreeMap<&str, i64>,
-    ) -> Result<(), JournalError> {
+    async fn undone(&self, transaction: Connection<'_>, known: &BTreeMap<&str, i64>) -> Result<(), JournalError> {
         let rows: Vec<_> = self.undone.iter().filter(|(key, _)| known.contains_key(key.0)).collect();
         for chunk in chunks(&rows) {
             let mut query = QueryBuilder::new("INSERT INTO undone (task_id, step_id, state) ");
@@ -189,15 +181,14 @@ impl<'a> Batch<'a> {
             });
             query.build().execute(&mut **transaction).await?;
         }
-        let moved: Vec<(&str, i64)> = moved.into_iter().filter_map(|task| Some((task, *sequences.get(task)?))).collect();
+        let moved: Vec<(&str, i64)> =
+            moved.into_iter().filter_map(|task| Some((task, *sequences.get(task)?))).collect();
         for chunk in chunks(&moved) {
             let mut query = QueryBuilder::new("WITH moved (task_id, next) AS (");
             query.push_values(chunk, |mut row, (task, next)| {
                 row.push_bind(*task).push_bind(*next);
             });
-            query.push(
-                ") UPDATE tasks SET next_sequence = moved.next FROM moved WHERE tasks.task_id = moved.task_id",
-            );
+            query.push(") UPDATE tasks SET next_sequence = moved.next FROM moved WHERE tasks.task_id = moved.task_id");
             query.build().execute(&mut **transaction).await?;
         }
         Ok(())

@@ -208,9 +208,8 @@ impl Archive {
     }
 
     async fn rows(&self, content: &str, filter: &Filter) -> Result<Vec<sqlx::sqlite::SqliteRow>, JournalError> {
-        let mut query = QueryBuilder::new(
-            "SELECT operation_id, task_id, step_id, attempt, kind, outcome, recorded_at, digest, ",
-        );
+        let mut query =
+            QueryBuilder::new("SELECT operation_id, task_id, step_id, attempt, kind, outcome, recorded_at, digest, ");
         query.push(content).push(" FROM cassettes WHERE 1 = 1");
         for (column, value) in
             [("operation_id", &filter.operation_id), ("task_id", &filter.task_id), ("step_id", &filter.step_id)]

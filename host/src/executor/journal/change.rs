@@ -68,11 +68,7 @@ impl State {
 }
 
 /// Takes a task, or a newer lease of a known one.
-pub(super) async fn accept(
-    transaction: Connection<'_>,
-    task: &Task,
-    epoch: Epoch,
-) -> Result<Written, JournalError> {
+pub(super) async fn accept(transaction: Connection<'_>, task: &Task, epoch: Epoch) -> Result<Written, JournalError> {
     let known = sqlx::query("UPDATE tasks SET epoch = max(epoch, $2) WHERE task_id = $1").bind(&task.task_id);
     if known.bind(to_integer(epoch.0)).execute(&mut **transaction).await?.rows_affected() > 0 {
         return Ok(Written::Accepted(Accepted::Known));

@@ -24,15 +24,15 @@ use sqlx::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use self::{
-    cassettes::{Archive, Bounds, Entry, Filter, Kept},
-    read::{AttemptState, Attempts, Progress},
-    recorder::{Recorder, Subject},
-};
 use self::{
     cassettes::Retention,
     change::{Change, State, StepChange, Written},
     writer::Request,
+};
+pub use self::{
+    cassettes::{Archive, Bounds, Entry, Filter, Kept},
+    read::{AttemptState, Attempts, Progress},
+    recorder::{Recorder, Subject},
 };
 
 /// Changes that wait for the disk.

@@ -79,9 +79,7 @@ async fn apply(
         written.push(match change {
             Change::Accept { task, epoch } => change::accept(transaction, task, *epoch).await?,
             Change::End { task_id, outcome } => change::end(transaction, task_id, outcome).await?,
-            Change::Acknowledge { task_id, sequence } => {
-                change::acknowledge(transaction, task_id, *sequence).await?
-            }
+            Change::Acknowledge { task_id, sequence } => change::acknowledge(transaction, task_id, *sequence).await?,
             Change::Forget { task_id } => change::forget(transaction, task_id).await?,
             Change::Step { .. } => Written::Done,
         });
