@@ -2,8 +2,11 @@
 
 use std::{io, path::PathBuf};
 
-use fettle_host::sandbox::LoadError;
-use fettle_model::{document::DocumentError, operation::OperationStatus, violation::Violations};
+use fettle_host::{replay::ReplayError, sandbox::LoadError};
+use fettle_model::{
+    cassette::CassetteError, document::DocumentError, failure::FailureClass, operation::OperationStatus,
+    violation::Violations,
+};
 use fettle_supply::{
     ClientError as TlsError, KeyError, Outage, RotationError, SupplyError, TrustError, TrustPolicyError, Verdict,
 };
@@ -130,6 +133,39 @@ pub enum CommandError {
     /// This machine cannot run components.
     #[error("components cannot be run on this machine: {0}")]
     Sandbox(String),
+    /// A file is no cassette.
+    #[error("{} is no cassette that can be replayed", path.display())]
+    Cassette {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: CassetteError,
+    },
+    /// A component cannot be run against recorded or hand-written answers.
+    #[error("{} cannot be run here", path.display())]
+    Replay {
+        /// Which component.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: ReplayError,
+    },
+    /// A component may not run on this machine.
+    #[error("{problem}")]
+    NotGranted {
+        /// What is missing.
+        problem: String,
+    },
+    /// A replay differs, or a case is not as expected; what there is to say was shown already.
+    #[error("{0}")]
+    Differs(&'static str),
+    /// A step that was run here failed; what there is to say was shown already.
+    #[error("the step failed")]
+    StepFailed {
+        /// What may be done about it.
+        class: FailureClass,
+    },
     /// The plane refused, or does not answer.
     #[error(transparent)]
     Plane(#[from] PlaneError),
@@ -191,6 +227,10 @@ impl CommandError {
             Self::Rotation(error) => of_rotation(error),
             Self::Supply(error) => of_supply(error),
             Self::VerdictMissing => Exit::NotFound,
+            Self::Cassette { .. } | Self::Replay { .. } => Exit::Invalid,
+            Self::NotGranted { .. } | Self::StepFailed { class: FailureClass::Denied } => Exit::Denied,
+            Self::StepFailed { class: FailureClass::InvalidInput } => Exit::Invalid,
+            Self::StepFailed { .. } | Self::Differs(_) => Exit::Failed,
             Self::Verdict { verdict } => of_verdict(*verdict),
             Self::Plane(error) => error.exit(),
             Self::Ended { status: OperationStatus::Canceled, .. } => Exit::Canceled,
@@ -202,7 +242,15 @@ impl CommandError {
     /// Whether everything was shown already.
     #[must_use]
     pub const fn is_shown(&self) -> bool {
-        matches!(self, Self::Ended { .. } | Self::Verdict { .. } | Self::VerdictMissing | Self::Interrupted)
+        matches!(
+            self,
+            Self::Ended { .. }
+                | Self::Verdict { .. }
+                | Self::VerdictMissing
+                | Self::Differs(_)
+                | Self::StepFailed { .. }
+                | Self::Interrupted
+        )
     }
 
     /// What to do about it, where the sentence does not say.

@@ -11,6 +11,8 @@
 
 #[path = "../tests/common/mod.rs"]
 mod common;
+#[path = "step/recorded.rs"]
+mod recorded;
 
 use std::{
     process::Command,
@@ -105,6 +107,11 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples[samples.len() / 2]
 }
 
+/// Microseconds of processor time since then, of all threads.
+fn since(before: Duration) -> f64 {
+    (recorded::processor_time() - before).as_secs_f64() * 1e6
+}
+
 fn print(figure: &str, value: f64, baseline: &str, baseline_value: f64) {
     let ratio = value / baseline_value;
     let line = serde_json::json!({
@@ -134,15 +141,32 @@ async fn main() {
     let spawn = async || {
         assert!(Command::new("/bin/true").status().expect("true starts").success());
     };
+    let host = recorded::Host::start(&node).await;
     let (mut warm_times, mut bare_times, mut spawn_times) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut recorded_times, mut recorded_processor, mut bare_processor) = (Vec::new(), Vec::new(), Vec::new());
     measure(CALLS, warm).await;
     measure(CALLS, async || bare.call().await).await;
     for _ in 0..ROUNDS {
         warm_times.push(measure(CALLS, warm).await);
+        let before = recorded::processor_time();
         bare_times.push(measure(CALLS, async || bare.call().await).await);
+        bare_processor.push(since(before) / f64::from(CALLS));
+        let before = recorded::processor_time();
+        recorded_times.push(host.round().await);
+        recorded_processor.push(since(before) / f64::from(recorded::ATTEMPTS));
         spawn_times.push(measure(SPAWNS, spawn).await);
     }
     let (warm, bare, spawn) = (median(warm_times), median(bare_times), median(spawn_times));
     print("warm_noop", warm, "bare_wasmtime_pooled", bare);
     print("warm_noop", warm, "fork_exec_true", spawn);
+    print("warm_noop_recorded", median(recorded_times), "bare_wasmtime_pooled", bare);
+    print(
+        "warm_noop_recorded_processor",
+        median(recorded_processor),
+        "bare_wasmtime_processor",
+        median(bare_processor),
+    );
+    let kept = fettle_host::executor::journal::Archive::open(&host.journal()).await.expect("a journal");
+    let kept = kept.list(&fettle_host::executor::journal::Filter::default()).await.expect("cassettes");
+    assert_eq!(kept.len(), 2_000, "attempts were not recorded");
 }

@@ -1,5 +1,7 @@
 //! The program `fettle-host`, and how a host is put together; `fettle dev` puts one together the same way.
 
+mod cassettes;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
@@ -17,13 +19,19 @@ use crate::{
     agent::{Agent, Settings, journal_path},
     capabilities::{Node, Queues, exec, facts, files, gpu, http, transfer},
     clock::Clock,
-    executor::{Executor, Shelf, journal::Journal},
+    executor::{
+        Executor, Shelf,
+        journal::{Bounds, Journal},
+    },
     queue::Pressure,
     sandbox::{CodeCache, Limits, Sandbox},
 };
 
 /// Compiled code that is kept on disk unless said otherwise, in MB.
 pub const CODE_CACHE_MEGABYTES: u64 = 2_000;
+
+/// Cassettes that are kept unless said otherwise, in MB.
+pub const CASSETTE_MEGABYTES: u64 = 256;
 
 /// Runs signed steps on this node for a plane.
 #[derive(Debug, Parser)]
@@ -40,6 +48,9 @@ enum Command {
     /// Say what this machine and this user let a host do. Exits with 0 when everything works, with 2 when
     /// the host would do less, and with 1 when it would not run.
     Check(crate::check::Check),
+    /// What attempts asked of this node: list it, take it out.
+    #[command(subcommand)]
+    Cassettes(cassettes::CassettesCommand),
     /// Asked by the host itself: read NVML and print JSON.
     #[command(hide = true)]
     NvmlSnapshot {
@@ -79,6 +90,12 @@ pub struct Run {
     /// Compiled code kept on disk, in MB, so that a restart compiles nothing again; 0 keeps none.
     #[arg(long, value_name = "MB", default_value_t = CODE_CACHE_MEGABYTES)]
     pub code_cache_megabytes: u64,
+    /// Cassettes of attempts that are kept; the oldest go first, those of failures last.
+    #[arg(long, value_name = "COUNT", default_value_t = Bounds::default().count)]
+    pub keep_cassettes: usize,
+    /// The same in MB.
+    #[arg(long, value_name = "MB", default_value_t = CASSETTE_MEGABYTES)]
+    pub keep_cassettes_megabytes: u64,
     /// Registries (`host:port`) that are spoken to without TLS; loopback ones always are.
     #[arg(long)]
     pub plain_http: Vec<String>,
@@ -105,7 +122,8 @@ pub fn main() -> ExitCode {
             gpu::nvml::print_snapshot(library.as_deref()).map(|()| ExitCode::SUCCESS).map_err(Into::into)
         }
         Command::Check(check) => crate::check::run(&check),
-        Command::Run(settings) => run(&settings).map(|()| ExitCode::SUCCESS),
+        Command::Cassettes(command) => command.run().map(|()| ExitCode::SUCCESS),
+            Command::Run(settings) => run(&settings).map(|()| ExitCode::SUCCESS),
     };
     match result {
         Ok(code) => code,
@@ -190,7 +208,8 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
     let plain_http = settings.plain_http.iter().cloned().collect::<BTreeSet<_>>();
     let registry = RegistryClient::new(RegistryOptions { plain_http, ..RegistryOptions::default() })?;
     let store = ContentStore::open(&data.join("artifacts"))?;
-    let journal = Journal::open(&journal_path(data)).await?;
+    let bounds = Bounds { count: settings.keep_cassettes, bytes: megabytes(settings.keep_cassettes_megabytes) };
+    let journal = Journal::open_bounded(&journal_path(data), bounds).await?;
     let host_id = host_id(data)?;
     let (cgroups, held) = match exec::Cgroups::open(&host_id) {
         Ok((cgroups, killed)) => (Some(cgroups), killed),
@@ -208,24 +227,14 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         tracing::warn!(killed, "processes that an earlier run left behind were killed");
     }
     let pressure = Pressure::default();
-    let spawner = exec::Spawner::start(cgroups, &pressure).context("no thread to start programs from")?;
     let files_directory = data.join("files");
     std::fs::create_dir_all(&files_directory)
         .with_context(|| format!("{} cannot be made", files_directory.display()))?;
-    let program = std::env::current_exe().context("the path of this program is unknown")?;
-    let mut gpu = gpu::Probe::new(program, nvml_library(settings)?, spawner.clone());
-    gpu.environment = settings.nvml_environment.iter().cloned().collect();
     let web = ClientOptions { authorities: authorities(settings)?, ..ClientOptions::default() };
-    let node = Node {
-        queues: Queues::new(&pressure),
-        gpu,
-        spawner,
-        files_directory,
-        transfers: transfer::Transfers::new(registry.clone()),
-        web: http::Web::new(Guard::of_configuration(), web),
-        facts: facts::Source { kernel_log: settings.kernel_log.clone(), ..facts::Source::default() },
-        digests: files::DigestCache::default(),
-    };
+    let mut node = node(files_directory, registry.clone(), nvml_library(settings)?, cgroups, &pressure)?;
+    node.web = http::Web::new(Guard::of_configuration(), web);
+    node.gpu.environment = settings.nvml_environment.iter().cloned().collect();
+    node.facts.kernel_log.clone_from(&settings.kernel_log);
     let calls = settings.slots.saturating_mul(u32::try_from(settings.concurrency).unwrap_or(u32::MAX)).clamp(1, 64);
     let sandbox = with_code_cache(Sandbox::with_pressure(calls, Limits::default(), &pressure)?, settings);
     Ok(Executor {
@@ -238,6 +247,31 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         host_id: host_id.into(),
         pressure,
         lock: Arc::new(lock),
+    })
+}
+
+/// What this machine has to give. Relative roots are below `files_directory`.
+///
+/// # Errors
+/// When no program can be started from here.
+pub fn node(
+    files_directory: PathBuf,
+    registry: RegistryClient,
+    nvml_library: Option<PathBuf>,
+    cgroups: Option<exec::Cgroups>,
+    pressure: &Pressure,
+) -> anyhow::Result<Node> {
+    let spawner = exec::Spawner::start(cgroups, pressure).context("no thread to start programs from")?;
+    let program = std::env::current_exe().context("the path of this program is unknown")?;
+    Ok(Node {
+        queues: Queues::new(pressure),
+        gpu: gpu::Probe::new(program, nvml_library, spawner.clone()),
+        spawner,
+        files_directory,
+        transfers: transfer::Transfers::new(registry),
+        web: http::Web::new(Guard::of_configuration(), ClientOptions::default()),
+        facts: facts::Source::default(),
+        digests: files::DigestCache::default(),
     })
 }
 
@@ -255,6 +289,10 @@ fn with_code_cache(sandbox: Sandbox, settings: &Run) -> Sandbox {
             sandbox
         }
     }
+}
+
+fn megabytes(count: u64) -> usize {
+    usize::try_from(count.saturating_mul(1_000_000)).unwrap_or(usize::MAX)
 }
 
 fn fresh_key() -> std::io::Result<[u8; 32]> {

@@ -13,4 +13,5 @@ pub mod command;
 pub mod executor;
 pub mod mutation;
 pub mod queue;
+pub mod replay;
 pub mod sandbox;

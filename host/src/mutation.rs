@@ -27,6 +27,8 @@ pub enum Protection {
     CodeKeyIsPrivate,
     /// A component makes no socket and looks no name up.
     ComponentsHaveNoNetwork,
+    /// A step has no source of chance: what it does follows from what it is asked and answered.
+    StepsHaveNoChance,
 }
 
 /// Whether a test took this protection out.

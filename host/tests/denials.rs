@@ -34,6 +34,7 @@ async fn run(
         timeout: Duration::from_secs(60),
         elapsed: Duration::ZERO,
         spent: Spent::default(),
+        tape: None,
     };
     let result = step.run(call, &input.to_string()).await;
     let denials = heard.denials.lock().unwrap().clone();

@@ -6,7 +6,7 @@ use std::{str::FromStr as _, sync::Arc};
 
 use fettle_host::{
     capabilities::report::Sink,
-    executor::journal::{Accepted, AttemptState, Finished, Journal, Recorder, Subject},
+    executor::journal::{Accepted, AttemptState, Attempts, Finished, Journal, Recorder, Subject},
 };
 use fettle_model::{
     digest::Digest,
@@ -84,8 +84,9 @@ async fn many_writers_share_commits_and_each_sees_its_own() {
         tokio::spawn(async move {
             let id = format!("t{number}");
             assert_eq!(journal.accept(&task(&id), Epoch(1)).await.unwrap(), Accepted::New);
-            journal.start_attempt(&id, &step(), 1, started(1)).await.unwrap();
-            assert_eq!(journal.last_attempt(&id, &step()).await.unwrap(), Some((1, AttemptState::Started)));
+            journal.start_attempt(&id, &step(), 1, started(1)).await.unwrap().durable().await.unwrap();
+            let attempts = journal.progress(&id).await.unwrap().attempts;
+            assert_eq!(attempts[&step()], Attempts { last: 1, state: AttemptState::Started, ran: false });
             assert_eq!(journal.unreported(&id, 0, 10).await.unwrap().len(), 1);
         })
     });
@@ -102,11 +103,17 @@ async fn the_first_outcome_of_a_step_stays() {
     let finish = async |output: i32| {
         let outcome = StepOutcome::Succeeded { output: json!(output), changed: true };
         let event = StepEvent::Finished { step_id: step(), attempt: 1, result: outcome.clone(), duration_ms: 0, at: 0 };
-        journal.finish_step("t", Finished { step_id: step(), attempt: 1, outcome, event }).await.unwrap();
+        journal
+            .finish_step("t", Finished { step_id: step(), attempt: 1, outcome, event, cassette: None })
+            .await
+            .unwrap()
+            .durable()
+            .await
+            .unwrap();
     };
     finish(1).await;
     finish(2).await;
-    let finished = journal.finished_steps("t").await.unwrap();
+    let finished = journal.progress("t").await.unwrap().finished;
     assert_eq!(finished.get(&step()), Some(&StepOutcome::Succeeded { output: json!(1), changed: true }));
     assert_eq!(journal.unreported("t", 0, 10).await.unwrap().len(), 1, "it was reported twice");
 }

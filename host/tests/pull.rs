@@ -93,6 +93,7 @@ impl World {
             timeout,
             elapsed: Duration::ZERO,
             spent: fettle_host::sandbox::Spent::default(),
+            tape: None,
         }
     }
 

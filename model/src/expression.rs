@@ -184,6 +184,11 @@ pub fn templates(with: &Value, pointer: &str) -> Result<BTreeMap<String, Templat
 /// # Errors
 /// The first expression that has no value.
 pub fn resolve(with: &Value, inputs: &Value, outputs: &BTreeMap<StepId, Value>) -> Result<Value, EvaluateError> {
+    let mut has_templates = false;
+    visit(with, "", &mut |_, text| has_templates |= text.contains("${{"));
+    if !has_templates {
+        return Ok(with.clone());
+    }
     let mut context = Context::default();
     let steps: Map<String, Value> = outputs.iter().map(|(id, output)| (id.to_string(), output.clone())).collect();
     for (name, value) in [("inputs", inputs.clone()), ("steps", Value::Object(steps))] {

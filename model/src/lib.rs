@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod canonical;
+pub mod cassette;
 pub mod catalog;
 pub mod check;
 pub mod command;

@@ -14,16 +14,38 @@ pub fn compile(schema: &Value) -> Result<Validator, String> {
     options.build(schema).map_err(|error| format!("is not a valid JSON Schema: {error} (at {})", error.instance_path()))
 }
 
+/// A schema that is ready to check many values.
+#[derive(Debug)]
+pub struct Schema(Validator);
+
+impl Schema {
+    /// Reads a schema.
+    ///
+    /// # Errors
+    /// What is wrong with the schema, as a sentence.
+    pub fn compile(schema: &Value) -> Result<Self, String> {
+        compile(schema).map(Self)
+    }
+
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// Every violation at once, each with the JSON pointer of the value that breaks a rule.
+    pub fn check(&self, value: &Value) -> Result<(), Violations> {
+        let found =
+            self.0.iter_errors(value).map(|error| Violation::new(error.instance_path().as_str(), error.to_string()));
+        Violations::check(found.collect())
+    }
+}
+
 /// Checks a value.
 ///
 /// # Errors
 /// Every violation at once, each with the JSON pointer of the value that breaks a rule.
 pub fn validate(schema: &Value, value: &Value) -> Result<(), Violations> {
-    let validator =
-        compile(schema).map_err(|message| Violations(vec![Violation::new("", format!("the schema {message}"))]))?;
-    let found =
-        validator.iter_errors(value).map(|error| Violation::new(error.instance_path().as_str(), error.to_string()));
-    Violations::check(found.collect())
+    Schema::compile(schema)
+        .map_err(|message| Violations(vec![Violation::new("", format!("the schema {message}"))]))?
+        .check(value)
 }
 
 /// Whether everything that `producer` allows is allowed by `consumer`.

@@ -52,7 +52,7 @@ impl ArtifactSource for Supplier {
             transient: error.is_transient() || error.verdict().is_none(),
             message: error.to_string(),
         })?;
-        let signed_by = artifact.signer.to_string();
+        let signed_by = artifact.signers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         Ok(Fetched { content: artifact.content, descriptor: artifact.descriptor, signed_by })
     }
 }

@@ -5,6 +5,7 @@
 mod crashes;
 mod denials;
 mod interruptions;
+mod recordings;
 mod refusals;
 mod stage_a_model;
 mod submissions;

@@ -14,6 +14,7 @@
 
 pub mod fleet;
 pub mod process;
+pub mod recordings;
 pub mod supply;
 
 pub use fleet::{Fleet, Programs};

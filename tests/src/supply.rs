@@ -32,11 +32,17 @@ pub struct Supply {
 #[must_use]
 pub fn component(name: &str) -> Vec<u8> {
     let file = format!("fettle_step_{}.wasm", name.replace('-', "_"));
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
-    let path = target.join("wasm32-wasip2/step").join(file);
+    let path = components().join(file);
     std::fs::read(&path)
         .unwrap_or_else(|error| panic!("{} is missing ({error}): run `cargo xtask steps` first", path.display()))
+}
+
+/// Where `cargo xtask steps` puts components.
+#[must_use]
+pub fn components() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
+    target.join("wasm32-wasip2/step")
 }
 
 impl Supply {

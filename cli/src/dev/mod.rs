@@ -205,6 +205,8 @@ async fn agent(options: &Options, data: &Path, plane: &str, trust: PathBuf) -> a
         join_token_file,
         slots: 4,
         concurrency: 8,
+        keep_cassettes: fettle_host::executor::journal::Bounds::default().count,
+        keep_cassettes_megabytes: fettle_host::command::CASSETTE_MEGABYTES,
         code_cache_megabytes: fettle_host::command::CODE_CACHE_MEGABYTES,
         plain_http: Vec::new(),
         http_authority: Vec::new(),

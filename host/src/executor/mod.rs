@@ -6,6 +6,7 @@ mod run;
 mod shelf;
 mod step;
 mod sweep;
+mod undo;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,6 +28,9 @@ use crate::{capabilities::Node, clock::Clock, queue::Pressure, sandbox::Sandbox}
 
 /// How often a task is prepared before its registry counts as gone: for about two minutes.
 const PREPARATIONS: u32 = 8;
+
+/// What is added to a failure that keeps a resumed task from being prepared.
+const NOT_UNDONE: &str = "; the task had begun on this node, and what it changed there was neither undone nor swept";
 
 /// Everything that executing a task needs.
 #[derive(Clone)]
@@ -79,17 +83,24 @@ impl Executor {
     /// # Errors
     /// When it was put down, or the journal cannot be written.
     pub async fn execute(&self, task: &Task, signals: &Signals) -> Result<TaskOutcome, Interrupted> {
-        let finished = self.journal.finished_steps(&task.task_id).await.map_err(Interrupted::Journal)?;
+        let progress = self.journal.progress(&task.task_id).await.map_err(Interrupted::Journal)?;
+        let begun = progress.has_begun();
         let prepared = tokio::select! {
             prepared = self.prepare(task) => prepared,
-            () = signals.cancel.cancelled() => return Ok(TaskOutcome::Canceled),
+            // A task that has begun is prepared all the same: there may be something to undo and to sweep.
+            () = signals.cancel.cancelled(), if !begun => return Ok(TaskOutcome::Canceled),
             () = signals.put_down.cancelled() => return Err(Interrupted::PutDown),
         };
         let prepared = match prepared {
             Ok(prepared) => prepared,
-            Err(failure) => return Ok(TaskOutcome::Failed { failure, step_id: None }),
+            Err(mut failure) => {
+                if begun {
+                    failure.message.push_str(NOT_UNDONE);
+                }
+                return Ok(TaskOutcome::Failed { failure, step_id: None });
+            }
         };
-        let outcomes = run::graph(self, task, &prepared, finished, signals).await?;
+        let outcomes = run::graph(self, task, &prepared, progress, signals).await?;
         let outcome = verdict(&outcomes, signals);
         if outcome != TaskOutcome::Succeeded {
             sweep::unfinished_files(&prepared).await;

@@ -12,9 +12,10 @@ use futures::{StreamExt as _, future::Either, stream::FuturesUnordered};
 
 use super::{
     Executor, Interrupted, Signals,
-    journal::Finished,
+    journal::{Finished, Pending, Progress},
     preflight::{Prepared, Ready},
     step::{self, Attempted},
+    undo,
 };
 
 type Outcomes = BTreeMap<StepId, StepOutcome>;
@@ -24,13 +25,14 @@ pub(super) async fn graph(
     executor: &Executor,
     task: &Task,
     prepared: &Prepared,
-    finished: Outcomes,
+    progress: Progress,
     signals: &Signals,
 ) -> Result<Outcomes, Interrupted> {
-    let mut graph = Graph { task, prepared, outcomes: finished };
+    let mut graph = Graph { task, prepared, outcomes: progress.finished };
     graph.take_over_accepted();
     let mut started: BTreeSet<StepId> = graph.outcomes.keys().cloned().collect();
     let mut running = FuturesUnordered::new();
+    let mut unwritten: Vec<Pending> = Vec::new();
     // Nothing but `next` is awaited here, and steps journal their own ends: a step that was given the
     // journal's connection must be polled on, or everybody else waits for that connection in vain.
     loop {
@@ -40,21 +42,26 @@ pub(super) async fn graph(
         }
         for ready in graph.ready(&started, executor.concurrency.saturating_sub(running.len()), signals) {
             started.insert(ready.planned.id.clone());
-            let outputs = graph.outputs();
+            let outputs = graph.outputs(&ready.planned.needs);
+            let before = progress.attempts.get(&ready.planned.id).copied();
             running.push(Either::Right(Box::pin(async move {
-                finish(executor, task, step::apply(executor, task, ready, outputs, signals).await?).await
+                finish(executor, task, step::apply(executor, task, ready, before, outputs, signals).await?).await
             })));
         }
         let Some(finished) = running.next().await else { break };
-        let (id, outcome) = finished?;
+        let (id, outcome, pending) = finished?;
+        unwritten.extend(pending);
         graph.outcomes.insert(id, outcome);
+    }
+    for pending in unwritten {
+        pending.durable().await.map_err(Interrupted::Journal)?;
     }
     // Put down between two steps: what is left is done after the next start.
     if prepared.plan.steps.iter().any(|step| !graph.outcomes.contains_key(&step.id)) {
         return Err(Interrupted::PutDown);
     }
     if prepared.plan.on_failure == OnFailure::Undo && graph.has_failed() {
-        step::undo_all(executor, task, prepared, &graph.outcomes, signals).await?;
+        undo::all(executor, task, prepared, &graph.outcomes, &progress.undone, signals).await?;
     }
     Ok(graph.outcomes)
 }
@@ -82,12 +89,13 @@ impl<'a> Graph<'a> {
         matches!(self.outcomes.get(id), Some(StepOutcome::Succeeded { .. }))
     }
 
-    fn outputs(&self) -> BTreeMap<StepId, serde_json::Value> {
-        let output = |(id, outcome): (&StepId, &StepOutcome)| match outcome {
+    /// The outputs of what a step needs: a plan counts everything that its input refers to as needed.
+    fn outputs(&self, needs: &BTreeSet<StepId>) -> BTreeMap<StepId, serde_json::Value> {
+        let output = |id: &StepId| match self.outcomes.get(id)? {
             StepOutcome::Succeeded { output, .. } => Some((id.clone(), output.clone())),
             StepOutcome::Failed { .. } | StepOutcome::Skipped { .. } | StepOutcome::Canceled => None,
         };
-        self.outcomes.iter().filter_map(output).collect()
+        needs.iter().filter_map(output).collect()
     }
 
     /// Steps that may start now, in the plan's order. After a failure nothing more starts.
@@ -127,17 +135,26 @@ impl<'a> Graph<'a> {
         };
         let ids = self.prepared.plan.steps.iter().map(|step| &step.id);
         ids.filter(|id| !started.contains(*id) && !self.outcomes.contains_key(*id))
-            .map(|id| Attempted { step_id: id.clone(), attempt: 0, outcome: outcome.clone(), duration_ms: 0 })
+            .map(|id| Attempted::without_start(id.clone(), 0, outcome.clone()))
             .collect()
     }
 }
 
-/// Journals how a step ended, together with the report of it.
-async fn finish(executor: &Executor, task: &Task, attempted: Attempted) -> Result<(StepId, StepOutcome), Interrupted> {
-    let Attempted { step_id, attempt, outcome, duration_ms } = attempted;
+/// Journals how a step ended, together with the report of it. A step that may be repeated is not waited for:
+/// nobody hears of its result before it is durable, and nothing that may not be repeated starts before.
+async fn finish(
+    executor: &Executor,
+    task: &Task,
+    attempted: Attempted,
+) -> Result<(StepId, StepOutcome, Option<Pending>), Interrupted> {
+    let Attempted { step_id, attempt, outcome, duration_ms, cassette, repeatable } = attempted;
     let at = executor.clock.now();
     let event = StepEvent::Finished { step_id: step_id.clone(), attempt, result: outcome.clone(), duration_ms, at };
-    let finished = Finished { step_id: step_id.clone(), attempt, outcome: outcome.clone(), event };
-    executor.journal.finish_step(&task.task_id, finished).await.map_err(Interrupted::Journal)?;
-    Ok((step_id, outcome))
+    let finished = Finished { step_id: step_id.clone(), attempt, outcome: outcome.clone(), event, cassette };
+    let pending = executor.journal.finish_step(&task.task_id, finished).await.map_err(Interrupted::Journal)?;
+    if repeatable {
+        return Ok((step_id, outcome, Some(pending)));
+    }
+    pending.durable().await.map_err(Interrupted::Journal)?;
+    Ok((step_id, outcome, None))
 }

@@ -15,6 +15,7 @@ use fettle_model::{
     failure::{Failure, FailureClass},
     policy::PolicyBundle,
     reference::Reference,
+    schema::Schema,
 };
 use fettle_supply::{ArtifactKind, Supplier, SupplyError};
 use quick_cache::sync::Cache;
@@ -31,6 +32,9 @@ pub(super) struct Loaded {
     pub(super) compiled: Arc<Compiled>,
     pub(super) descriptor: Descriptor,
     pub(super) signed: Option<Descriptor>,
+    /// The descriptor's schemas, ready to check values.
+    pub(super) input: Schema,
+    pub(super) output: Schema,
 }
 
 /// What was asked for, under which trust.
@@ -100,7 +104,14 @@ impl Shelf {
         let signed = artifact.descriptor.clone().and_then(|signed| serde_json::from_value(signed).ok());
         let compiled = self.0.sandbox.compile(artifact.content).await.map_err(of_load)?;
         let descriptor = self.0.sandbox.describe(&compiled).await.map_err(of_load)?;
-        Ok(Arc::new(Loaded { compiled, descriptor, signed }))
+        let schema = |what: &str, schema: &serde_json::Value| {
+            Schema::compile(schema).map_err(|reason| {
+                failure(FailureClass::Denied, "step.schema", format!("the {what} schema of {reference} {reason}"))
+            })
+        };
+        let (input, output) =
+            (schema("input", &descriptor.input_schema)?, schema("output", &descriptor.output_schema)?);
+        Ok(Arc::new(Loaded { compiled, descriptor, signed, input, output }))
     }
 
     async fn document<T: DeserializeOwned>(

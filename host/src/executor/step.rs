@@ -1,26 +1,34 @@
 //! One step: probe, run, probe again; retry what is transient; after a crash, find out what happened.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 use fettle_model::{
+    cassette,
     descriptor::Effect,
+    digest::Digest,
     expression,
     failure::{Failure, FailureClass},
     name::StepId,
     operation::StepOutcome,
-    schema,
     task::{StepEvent, Task},
 };
 use serde_json::Value;
 
 use super::{
     Executor, Interrupted, Signals, failure,
-    journal::{AttemptState, JournalError, Recorder, Subject},
-    preflight::{Prepared, Ready},
+    journal::{AttemptState, Attempts, JournalError, Kept, Recorder, Subject},
+    preflight::Ready,
 };
 use crate::{
     capabilities::report::Report,
-    sandbox::{Call, Observation, Spent, bindings::exports::fettle::step::step::Context},
+    sandbox::{Call, Observation, Spent, Tape, bindings::exports::fettle::step::step::Context, tape},
 };
 
 /// How a step ended.
@@ -29,14 +37,20 @@ pub(super) struct Attempted {
     pub(super) attempt: u32,
     pub(super) outcome: StepOutcome,
     pub(super) duration_ms: u64,
+    /// What the last attempt did.
+    pub(super) cassette: Option<Kept>,
+    /// Whether starting it once more would be harmless, so that nobody waits for the disk.
+    pub(super) repeatable: bool,
 }
 
 /// One step of one task.
-struct Application<'a> {
+pub(super) struct Application<'a> {
     executor: &'a Executor,
     task: &'a Task,
     ready: &'a Ready,
     signals: &'a Signals,
+    /// Whether an attempt got to `run`: what a later probe finds done may be its work.
+    has_run: AtomicBool,
 }
 
 /// One attempt: its calls share one time, one log and one progress.
@@ -47,6 +61,7 @@ struct Attempt<'a> {
     spent: Spent,
     recorder: Recorder,
     report: Report,
+    tape: Tape,
 }
 
 impl<'a> Attempt<'a> {
@@ -62,15 +77,17 @@ impl<'a> Attempt<'a> {
         };
         let recorder = Recorder::start(executor.journal.clone(), subject);
         let report = Report::new(Arc::new(recorder.clone()), executor.clock.clone());
-        Self { number, input, began: Instant::now(), spent: Spent::default(), recorder, report }
+        let tape = Tape::record(&application.header(number, input), tape::BOUND);
+        Self { number, input, began: Instant::now(), spent: Spent::default(), recorder, report, tape }
     }
 
-    /// Writes what is left of the log.
-    async fn finish(self) -> Result<(), JournalError> {
+    /// Writes what is left of the log. Answers the cassette.
+    async fn finish(self) -> Result<Option<Vec<u8>>, JournalError> {
         // Both say last how much they have dropped.
         self.report.denials().close();
         drop(self.report);
-        self.recorder.finish().await
+        self.recorder.finish().await?;
+        Ok(self.tape.finish())
     }
 }
 
@@ -86,54 +103,76 @@ pub(super) async fn apply(
     executor: &Executor,
     task: &Task,
     ready: &Ready,
+    before: Option<Attempts>,
     outputs: BTreeMap<StepId, Value>,
     signals: &Signals,
 ) -> Result<Attempted, Interrupted> {
-    let application = Application { executor, task, ready, signals };
+    let has_run = AtomicBool::new(before.is_some_and(|before| before.ran));
+    let application = Application { executor, task, ready, signals, has_run };
     let step_id = ready.planned.id.clone();
-    let (mut attempt, interrupted) = application.where_it_was().await?;
+    let mut attempt = before.map_or(0, |before| before.last);
+    let mut interrupted = before.is_some_and(|before| before.state == AttemptState::Started);
+    let repeatable = ready.loaded.descriptor.effect == Effect::Observe;
     let input = match application.input(&outputs) {
         Ok(input) => input,
-        Err(failure) => {
-            return Ok(Attempted { step_id, attempt, outcome: StepOutcome::Failed { failure }, duration_ms: 0 });
-        }
+        Err(failure) => return Ok(Attempted::without_start(step_id, attempt, StepOutcome::Failed { failure })),
     };
-    let mut interrupted = interrupted;
     loop {
         attempt += 1;
         let begin = Instant::now();
-        let tried = application.attempt(attempt, &input, interrupted).await?;
+        let (tried, cassette) = application.attempt(attempt, &input, interrupted).await?;
         interrupted = false;
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         let outcome = match tried {
             Tried::Done { output, changed } => StepOutcome::Succeeded { output, changed },
             Tried::Canceled => StepOutcome::Canceled,
             Tried::Failed(failure) if failure.is_retryable() && attempt < ready.planned.retry.attempts => {
-                if application.wait_for_retry(attempt, failure).await? {
+                if application.wait_for_retry(attempt, failure, cassette).await? {
                     continue;
                 }
-                StepOutcome::Canceled
+                return Ok(Attempted {
+                    step_id,
+                    attempt,
+                    outcome: StepOutcome::Canceled,
+                    duration_ms,
+                    cassette: None,
+                    repeatable,
+                });
             }
             Tried::Failed(failure) => StepOutcome::Failed { failure },
         };
-        return Ok(Attempted { step_id, attempt, outcome, duration_ms });
+        return Ok(Attempted { step_id, attempt, outcome, duration_ms, cassette, repeatable });
     }
 }
 
-impl Application<'_> {
-    /// Attempts made before, and whether the last of them was interrupted in the middle.
-    async fn where_it_was(&self) -> Result<(u32, bool), Interrupted> {
-        let last = self
-            .executor
-            .journal
-            .last_attempt(&self.task.task_id, &self.ready.planned.id)
-            .await
-            .map_err(Interrupted::Journal)?;
-        Ok(match last {
-            None => (0, false),
-            Some((attempt, AttemptState::Failed)) => (attempt, false),
-            Some((attempt, AttemptState::Started)) => (attempt, true),
-        })
+impl Attempted {
+    /// A step that ended without another start.
+    pub(super) const fn without_start(step_id: StepId, attempt: u32, outcome: StepOutcome) -> Self {
+        Self { step_id, attempt, outcome, duration_ms: 0, cassette: None, repeatable: false }
+    }
+}
+
+impl<'a> Application<'a> {
+    /// A step that has not run so far.
+    pub(super) const fn new(executor: &'a Executor, task: &'a Task, ready: &'a Ready, signals: &'a Signals) -> Self {
+        Self { executor, task, ready, signals, has_run: AtomicBool::new(false) }
+    }
+
+    /// Takes back what the step did, and journals it.
+    pub(super) async fn undo(&self, outputs: &BTreeMap<StepId, Value>, output: &str) -> Result<(), Interrupted> {
+        let Ok(input) = self.input(outputs) else { return Ok(()) };
+        let (journal, step_id) = (&self.executor.journal, &self.ready.planned.id);
+        journal.begin_undo(&self.task.task_id, step_id).await.map_err(Interrupted::Journal)?;
+        let attempt = Attempt::start(self, 1, &input);
+        let undone = self.ready.component.undo(self.call(&attempt), &input, Some(output)).await;
+        let (said, outcome) = match undone {
+            Ok(()) => ("undone, because a later step failed".to_owned(), "undone"),
+            Err(failure) => (format!("could not be undone: {failure}"), "failed"),
+        };
+        attempt.recorder.say(self.executor.clock.now(), said);
+        let recorded = attempt.finish().await.map_err(Interrupted::Journal)?;
+        let cassette = recorded.map(|content| self.kept(1, outcome, content));
+        journal.finish_undo(&self.task.task_id, step_id, cassette).await.map_err(Interrupted::Journal)
     }
 
     fn input(&self, outputs: &BTreeMap<StepId, Value>) -> Result<String, Failure> {
@@ -145,7 +184,7 @@ impl Application<'_> {
                 format!("the input of step `{}` cannot be computed: {error}", planned.id),
             )
         })?;
-        schema::validate(&self.ready.loaded.descriptor.input_schema, &input).map_err(|violations| {
+        self.ready.loaded.input.check(&input).map_err(|violations| {
             failure(
                 FailureClass::InvalidInput,
                 "input.schema",
@@ -156,22 +195,70 @@ impl Application<'_> {
     }
 
     /// Journals the start, then probes and runs.
-    async fn attempt(&self, attempt: u32, input: &str, interrupted: bool) -> Result<Tried, Interrupted> {
-        let step_id = self.ready.planned.id.clone();
-        let started = StepEvent::Started { step_id, attempt, at: self.executor.clock.now() };
-        self.executor
-            .journal
-            .start_attempt(&self.task.task_id, &self.ready.planned.id, attempt, started)
-            .await
-            .map_err(Interrupted::Journal)?;
-        let attempt = Attempt::start(self, attempt, input);
+    async fn attempt(&self, number: u32, input: &str, interrupted: bool) -> Result<(Tried, Option<Kept>), Interrupted> {
+        let step_id = &self.ready.planned.id;
+        let started = StepEvent::Started { step_id: step_id.clone(), attempt: number, at: self.executor.clock.now() };
+        let start = self.executor.journal.start_attempt(&self.task.task_id, step_id, number, started);
+        let start = start.await.map_err(Interrupted::Journal)?;
+        // Looking twice harms nobody; everything else is known to have started before it does.
+        if self.ready.loaded.descriptor.effect != Effect::Observe {
+            start.durable().await.map_err(Interrupted::Journal)?;
+        }
+        let attempt = Attempt::start(self, number, input);
         let tried = tokio::select! {
             tried = self.converge(&attempt, interrupted) => Some(tried),
             () = self.signals.cancel.cancelled() => Some(Tried::Canceled),
             () = self.signals.put_down.cancelled() => None,
         };
-        attempt.finish().await.map_err(Interrupted::Journal)?;
-        tried.ok_or(Interrupted::PutDown)
+        let recorded = attempt.finish().await.map_err(Interrupted::Journal)?;
+        let outcome = match &tried {
+            Some(Tried::Done { .. }) => "succeeded",
+            Some(Tried::Failed(_)) => "failed",
+            Some(Tried::Canceled) => "canceled",
+            None => "interrupted",
+        };
+        let cassette = recorded.map(|content| self.kept(number, outcome, content));
+        match (tried, cassette) {
+            (Some(tried), cassette) => Ok((tried, cassette)),
+            (None, None) => Err(Interrupted::PutDown),
+            (None, Some(cassette)) => {
+                self.executor.journal.keep(&self.task.task_id, cassette).await.map_err(Interrupted::Journal)?;
+                Err(Interrupted::PutDown)
+            }
+        }
+    }
+
+    fn header(&self, attempt: u32, input: &str) -> cassette::Header {
+        let Self { executor, task, ready, .. } = self;
+        cassette::Header {
+            cassette: cassette::VERSION,
+            component: ready.component.digest,
+            kind: ready.planned.kind.clone(),
+            effect: ready.loaded.descriptor.effect,
+            limits: executor.sandbox.limits_digest(),
+            context: cassette::Context {
+                operation_id: task.operation_id.clone(),
+                task_id: task.task_id.clone(),
+                step_id: ready.planned.id.to_string(),
+                attempt,
+                correlation_id: task.correlation_id.clone(),
+            },
+            input: input.to_owned(),
+        }
+    }
+
+    fn kept(&self, attempt: u32, outcome: &'static str, content: Vec<u8>) -> Kept {
+        Kept {
+            operation_id: self.task.operation_id.clone(),
+            step_id: self.ready.planned.id.clone(),
+            attempt,
+            kind: self.ready.planned.kind.clone(),
+            recorded_at: self.executor.clock.now(),
+            outcome,
+            failed: !matches!(outcome, "succeeded" | "undone"),
+            digest: Digest::of(&content),
+            content,
+        }
     }
 
     async fn converge(&self, attempt: &Attempt<'_>, interrupted: bool) -> Tried {
@@ -190,10 +277,12 @@ impl Application<'_> {
 
     async fn probe_run_probe(&self, attempt: &Attempt<'_>) -> Result<(Value, bool), Failure> {
         match self.probe(attempt).await? {
-            Observation::Satisfied(output) => return Ok((output, false)),
+            // Done already: by others, or by an attempt that did not live to say so.
+            Observation::Satisfied(output) => return Ok((output, self.has_run.load(Ordering::Relaxed))),
             Observation::Unsatisfied(_) => {}
             Observation::Unknown(reason) => return Err(self.unknown(&reason)),
         }
+        self.note_run(attempt.number).await?;
         self.run(attempt).await?;
         match self.probe(attempt).await? {
             Observation::Satisfied(output) => Ok((output, true)),
@@ -204,6 +293,19 @@ impl Application<'_> {
                 Err(failure(FailureClass::Permanent, "step.not-converged", message))
             }
         }
+    }
+
+    /// Journals that something may change from now on. Where it can be undone, this is durable first: what a
+    /// crash leaves behind is undone too.
+    async fn note_run(&self, attempt: u32) -> Result<(), Failure> {
+        self.has_run.store(true, Ordering::Relaxed);
+        let noted = self.executor.journal.run_attempt(&self.task.task_id, &self.ready.planned.id, attempt).await;
+        let written = match noted {
+            Ok(pending) if self.ready.loaded.descriptor.undoes => pending.durable().await,
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        written.map_err(|error| failure(FailureClass::Transient, "host.journal", error.to_string()))
     }
 
     /// A step that may not be repeated was interrupted: only its own probe can say what happened.
@@ -257,11 +359,12 @@ impl Application<'_> {
             timeout: planned.timeout,
             elapsed: attempt.began.elapsed(),
             spent: attempt.spent.clone(),
+            tape: Some(attempt.tape.clone()),
         }
     }
 
     fn check_output(&self, output: &Value) -> Result<(), Failure> {
-        schema::validate(&self.ready.loaded.descriptor.output_schema, output).map_err(|violations| {
+        self.ready.loaded.output.check(output).map_err(|violations| {
             let message =
                 format!("the step answered JSON that breaks its own output schema: {violations}; fix the component");
             failure(FailureClass::Permanent, "step.invalid-output", message)
@@ -269,14 +372,19 @@ impl Application<'_> {
     }
 
     /// Waits before the next attempt; false when the operation was canceled meanwhile.
-    async fn wait_for_retry(&self, attempt: u32, failure: Failure) -> Result<bool, Interrupted> {
+    async fn wait_for_retry(
+        &self,
+        attempt: u32,
+        failure: Failure,
+        cassette: Option<Kept>,
+    ) -> Result<bool, Interrupted> {
         let wait = self.ready.planned.retry.backoff.wait_after(attempt);
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let step_id = self.ready.planned.id.clone();
         let event = StepEvent::Retrying { step_id, attempt, failure, wait_ms };
         self.executor
             .journal
-            .fail_attempt(&self.task.task_id, &self.ready.planned.id, attempt, event)
+            .fail_attempt(&self.task.task_id, &self.ready.planned.id, attempt, event, cassette)
             .await
             .map_err(Interrupted::Journal)?;
         tokio::select! {
@@ -285,38 +393,4 @@ impl Application<'_> {
             () = self.signals.put_down.cancelled() => Err(Interrupted::PutDown),
         }
     }
-}
-
-/// Undoes the steps that changed something, in reverse order of the plan. What cannot be undone is
-/// said in the step's log; the task has failed already.
-pub(super) async fn undo_all(
-    executor: &Executor,
-    task: &Task,
-    prepared: &Prepared,
-    outcomes: &BTreeMap<StepId, StepOutcome>,
-    signals: &Signals,
-) -> Result<(), Interrupted> {
-    for planned in prepared.plan.steps.iter().rev() {
-        let Some(StepOutcome::Succeeded { output, changed: true }) = outcomes.get(&planned.id) else { continue };
-        let Some(ready) = prepared.steps.get(&planned.id).filter(|ready| ready.loaded.descriptor.undoes) else {
-            continue;
-        };
-        let application = Application { executor, task, ready, signals };
-        let outputs = outcomes.iter().filter_map(|(id, outcome)| match outcome {
-            StepOutcome::Succeeded { output, .. } => Some((id.clone(), output.clone())),
-            StepOutcome::Failed { .. } | StepOutcome::Skipped { .. } | StepOutcome::Canceled => None,
-        });
-        let Ok(input) = application.input(&outputs.collect()) else { continue };
-        let attempt = Attempt::start(&application, 1, &input);
-        let undone = ready.component.undo(application.call(&attempt), &input, Some(&output.to_string())).await;
-        attempt.recorder.say(
-            executor.clock.now(),
-            match undone {
-                Ok(()) => "undone, because a later step failed".to_owned(),
-                Err(failure) => format!("could not be undone: {failure}"),
-            },
-        );
-        attempt.finish().await.map_err(Interrupted::Journal)?;
-    }
-    Ok(())
 }

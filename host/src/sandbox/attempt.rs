@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use fettle_model::failure::{Failure, FailureClass};
+use fettle_model::{
+    cassette::{Function, Outcome},
+    failure::{Failure, FailureClass},
+};
 use wasmtime::{Store, component::InstancePre};
 
 use super::{
-    AttemptState, Step,
+    AttemptState, Step, Tape,
     bindings::{Component, exports::fettle::step::step::Context, fettle::step::types},
     ending::{self, exceeded, permanent},
     limits::{self, Limit},
@@ -26,6 +29,8 @@ pub struct Call {
     pub elapsed: Duration,
     /// What the attempt has spent already; its calls share one.
     pub spent: Spent,
+    /// Records the call, or answers for the capabilities.
+    pub tape: Option<Tape>,
 }
 
 /// How far a call may go.
@@ -33,6 +38,7 @@ struct Allowance {
     timeout: Duration,
     elapsed: Duration,
     spent: Spent,
+    tape: Option<Tape>,
 }
 
 /// What a probe found.
@@ -56,7 +62,8 @@ impl Step {
     /// When the component fails or exceeds a limit.
     pub(super) async fn describe(&self) -> Result<String, Failure> {
         let capabilities = Prepared::default();
-        let allowance = Allowance { timeout: DESCRIBE_TIMEOUT, elapsed: Duration::ZERO, spent: Spent::default() };
+        let allowance =
+            Allowance { timeout: DESCRIBE_TIMEOUT, elapsed: Duration::ZERO, spent: Spent::default(), tape: None };
         self.call(capabilities, allowance, async |component, store| {
             component.fettle_step_step().call_describe(store).await.map(Ok)
         })
@@ -68,17 +75,30 @@ impl Step {
     /// # Errors
     /// The step's own failure, or the limit it exceeded.
     pub async fn probe(&self, call: Call, input: &str) -> Result<Observation, Failure> {
-        let Call { context, capabilities, timeout, elapsed, spent } = call;
-        let allowance = Allowance { timeout, elapsed, spent };
+        let (context, capabilities, allowance) = call.begin(Function::Probe, None);
+        let tape = allowance.tape.clone();
         let observed = self
             .call(capabilities, allowance, async |component, store| {
                 component.fettle_step_step().call_probe(store, &context, input).await
             })
-            .await?;
+            .await;
+        recorded(tape.as_ref(), observed.and_then(|observed| self.observation(observed)))
+    }
+
+    /// An observation, and how it is recorded.
+    fn observation(&self, observed: types::Observation) -> Result<(Observation, Outcome), Failure> {
         Ok(match observed {
-            types::Observation::Satisfied(output) => Observation::Satisfied(self.json(&output)?),
-            types::Observation::Unsatisfied(diff) => Observation::Unsatisfied(cut(diff, 64 << 10)),
-            types::Observation::Unknown(reason) => Observation::Unknown(cut(reason, 4 << 10)),
+            types::Observation::Satisfied(output) => {
+                (Observation::Satisfied(self.json(&output)?), Outcome::Satisfied(output))
+            }
+            types::Observation::Unsatisfied(difference) => {
+                let difference = cut(difference, 64 << 10);
+                (Observation::Unsatisfied(difference.clone()), Outcome::Unsatisfied(difference))
+            }
+            types::Observation::Unknown(reason) => {
+                let reason = cut(reason, 4 << 10);
+                (Observation::Unknown(reason.clone()), Outcome::Unknown(reason))
+            }
         })
     }
 
@@ -87,14 +107,14 @@ impl Step {
     /// # Errors
     /// The step's own failure, or the limit it exceeded.
     pub async fn run(&self, call: Call, input: &str) -> Result<serde_json::Value, Failure> {
-        let Call { context, capabilities, timeout, elapsed, spent } = call;
-        let allowance = Allowance { timeout, elapsed, spent };
+        let (context, capabilities, allowance) = call.begin(Function::Run, None);
+        let tape = allowance.tape.clone();
         let output = self
             .call(capabilities, allowance, async |component, store| {
                 component.fettle_step_step().call_run(store, &context, input).await
             })
-            .await?;
-        self.json(&output)
+            .await;
+        recorded(tape.as_ref(), output.and_then(|output| Ok((self.json(&output)?, Outcome::Answered(output)))))
     }
 
     /// Takes back what `run` did.
@@ -102,12 +122,14 @@ impl Step {
     /// # Errors
     /// The step's own failure, or the limit it exceeded.
     pub async fn undo(&self, call: Call, input: &str, output: Option<&str>) -> Result<(), Failure> {
-        let Call { context, capabilities, timeout, elapsed, spent } = call;
-        let allowance = Allowance { timeout, elapsed, spent };
-        self.call(capabilities, allowance, async |component, store| {
-            component.fettle_step_step().call_undo(store, &context, input, output).await
-        })
-        .await
+        let (context, capabilities, allowance) = call.begin(Function::Undo, output);
+        let tape = allowance.tape.clone();
+        let undone = self
+            .call(capabilities, allowance, async |component, store| {
+                component.fettle_step_step().call_undo(store, &context, input, output).await
+            })
+            .await;
+        recorded(tape.as_ref(), undone.map(|()| ((), Outcome::Undone)))
     }
 
     async fn call<T>(
@@ -119,8 +141,8 @@ impl Step {
         // Waiting for a place is not the step's time.
         let place = self.sandbox.place(self.allocation).enter().await;
         let _place = place.map_err(|closed| permanent("host.stopped", closed.to_string()))?;
-        let Allowance { timeout, elapsed, spent } = allowance;
-        let mut store = self.store(capabilities, spent.clone());
+        let Allowance { timeout, elapsed, spent, tape } = allowance;
+        let mut store = self.store(capabilities, spent.clone(), tape);
         let result = {
             let whole = async {
                 let component = instantiate(&self.instance, &mut store).await?;
@@ -137,9 +159,9 @@ impl Step {
         }
     }
 
-    fn store(&self, capabilities: Prepared, spent: Spent) -> Store<AttemptState> {
+    fn store(&self, capabilities: Prepared, spent: Spent, tape: Option<Tape>) -> Store<AttemptState> {
         let limits = &self.sandbox.limits;
-        let state = AttemptState::new(capabilities, limits, spent);
+        let state = AttemptState::new(capabilities, limits, spent, tape);
         let mut store = Store::new(self.instance.engine(), state);
         store.limiter(|state| &mut state.meter);
         store.set_hostcall_fuel(limits.host_call);
@@ -160,6 +182,32 @@ impl Step {
                 format!("the step answered something that is not JSON: {error}; fix the component"),
             )
         })
+    }
+}
+
+impl Call {
+    fn begin(self, function: Function, output: Option<&str>) -> (Context, Prepared, Allowance) {
+        let Self { context, capabilities, timeout, elapsed, spent, tape } = self;
+        if let Some(tape) = &tape {
+            tape.function(function, output);
+        }
+        (context, capabilities, Allowance { timeout, elapsed, spent, tape })
+    }
+}
+
+/// Records what a call came to.
+fn recorded<T>(tape: Option<&Tape>, result: Result<(T, Outcome), Failure>) -> Result<T, Failure> {
+    match (result, tape) {
+        (Ok((value, _)), None) => Ok(value),
+        (Ok((value, outcome)), Some(tape)) => {
+            tape.outcome(&outcome);
+            Ok(value)
+        }
+        (Err(failure), None) => Err(failure),
+        (Err(failure), Some(tape)) => {
+            tape.outcome(&Outcome::Failed(failure.clone()));
+            Err(failure)
+        }
     }
 }
 

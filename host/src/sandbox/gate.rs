@@ -40,15 +40,26 @@ impl<T: Serialize + DeserializeOwned, E: CapabilityError> Answer for Result<T, E
 }
 
 impl AttemptState {
-    /// Before a call. An error here ends the attempt.
-    pub(crate) fn begin(&mut self, function: Function, arguments: &impl Serialize) -> wasmtime::Result<()> {
+    /// Before a call: it is recorded, and answered here when answers come from a cassette. An error here
+    /// ends the attempt.
+    pub(crate) fn begin<A: Answer>(
+        &mut self,
+        function: Function,
+        arguments: &impl Serialize,
+    ) -> wasmtime::Result<Option<A>> {
         self.meter.call(size::of(arguments))?;
         tracing::trace!(capability = function.capability, function = function.name, "capability call");
-        Ok(())
+        match &self.tape {
+            Some(tape) => tape.begin(function, arguments).map_err(wasmtime::Error::msg),
+            None => Ok(None),
+        }
     }
 
     /// After a call. An error here ends the attempt.
     pub(crate) fn end<A: Answer>(&mut self, function: Function, answer: A) -> wasmtime::Result<A> {
+        if let Some(tape) = &self.tape {
+            tape.answer(&answer);
+        }
         if answer.is_denied() {
             self.capabilities.denials.record(function.capability, function.name);
         } else {
@@ -66,8 +77,10 @@ macro_rules! call {
             capability: stringify!($capability),
             name: stringify!($function),
         };
-        $state.begin(FUNCTION, &($(&$argument,)*))?;
-        let answer = $state.capabilities.$capability.$function($($argument),*).await;
+        let answer = match $state.begin(FUNCTION, &($(&$argument,)*))? {
+            Some(answer) => answer,
+            None => $state.capabilities.$capability.$function($($argument),*).await,
+        };
         $state.end(FUNCTION, answer)
     }};
 }

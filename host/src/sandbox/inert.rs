@@ -20,8 +20,9 @@ use wasmtime_wasi::{
     sockets::{WasiSockets, WasiSocketsView as _},
 };
 
-use super::{limits::Limits, state::AttemptState};
 use crate::mutation::{Protection, off};
+
+use super::{limits::Limits, state::AttemptState};
 
 /// Interfaces (without version) that a component may import and that reach nothing.
 pub const INTERFACES: [&str; 26] = [
@@ -99,13 +100,20 @@ pub(super) fn context(stderr: MemoryOutputPipe, limits: &Limits) -> WasiCtx {
         .allow_ip_name_lookup(false)
         .wall_clock(Still)
         .monotonic_clock(Still)
-        .insecure_random_seed(0)
+        .insecure_random_seed(if off(Protection::StepsHaveNoChance) { chance() } else { 0 })
         .secure_random(Deterministic::new(vec![0]))
         .max_random_size(limits.host_call as u64);
     if off(Protection::ComponentsHaveNoNetwork) {
         context.inherit_network().allow_tcp(true).allow_udp(true).allow_ip_name_lookup(true);
     }
     context.build()
+}
+
+/// Another number each time. Only a test that takes the protection out ever asks.
+fn chance() -> u128 {
+    let mut bytes = [0; 16];
+    let _ = getrandom::fill(&mut bytes);
+    u128::from_le_bytes(bytes)
 }
 
 struct Still;

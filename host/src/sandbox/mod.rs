@@ -15,6 +15,7 @@ mod processor;
 mod size;
 mod spent;
 mod state;
+pub mod tape;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -35,6 +36,7 @@ pub use self::{
     limits::{Limit, Limits},
     spent::Spent,
     state::AttemptState,
+    tape::Tape,
 };
 use self::{compile::Compiler, processor::Processor};
 use crate::{
@@ -96,6 +98,7 @@ pub struct Sandbox {
     on_demand: Queue,
     processor: Processor,
     compiler: Compiler,
+    limits_digest: Digest,
 }
 
 /// A component linked with exactly what was granted.
@@ -124,8 +127,10 @@ impl Sandbox {
     pub fn with_pressure(slots: u32, limits: Limits, pressure: &Pressure) -> wasmtime::Result<Self> {
         let engine = TickingEngine::new(slots)?;
         let slots = slots as usize;
+        let limits_digest = Digest::of(format!("{limits:?}").as_bytes());
         Ok(Self {
             compiler: Compiler::new(engine.clone(), None),
+            limits_digest,
             engine,
             limits,
             pooled: Queue::new(slots, pressure),
@@ -166,6 +171,12 @@ impl Sandbox {
         matches!(self.engine.allocation(), Allocation::Pooled)
     }
 
+    /// Names the limits under which calls run: a replay under others may end elsewhere.
+    #[must_use]
+    pub const fn limits_digest(&self) -> Digest {
+        self.limits_digest
+    }
+
     /// The engine, for measuring against.
     #[must_use]
     pub const fn engine(&self) -> &TickingEngine {
@@ -204,20 +215,29 @@ impl Sandbox {
         Ok(Step { sandbox: self.clone(), instance, allocation: compiled.allocation, digest })
     }
 
+    /// Links a component with everything that it imports. It must not reach this machine: what is behind its
+    /// capabilities denies, and a tape answers for them.
+    ///
+    /// # Errors
+    /// When it imports what no grant can give.
+    pub fn link_answered(&self, compiled: &Compiled) -> Result<Step, LoadError> {
+        let refused = |reason: String| LoadError::Refused { digest: compiled.digest, reason };
+        if let Some(name) = compiled.imports.unknown.first() {
+            return Err(refused(format!("it imports `{name}`, which no grant can give a step")));
+        }
+        let instance =
+            link(&compiled.component, &compiled.imports.capabilities).map_err(|error| refused(format!("{error:#}")))?;
+        Ok(Step { sandbox: self.clone(), instance, allocation: compiled.allocation, digest: compiled.digest })
+    }
+
     /// Asks a component what it is. It gets no capability while it answers.
     ///
     /// # Errors
     /// When it cannot be loaded, fails, or answers something that is no descriptor.
     pub async fn describe(&self, compiled: &Compiled) -> Result<Descriptor, LoadError> {
         let refused = |reason: String| LoadError::Refused { digest: compiled.digest, reason };
-        if let Some(name) = compiled.imports.unknown.first() {
-            return Err(refused(format!("it imports `{name}`, which no grant can give a step")));
-        }
         // Everything it imports is linked, and every capability behind it denies.
-        let instance =
-            link(&compiled.component, &compiled.imports.capabilities).map_err(|error| refused(format!("{error:#}")))?;
-        let allocation = compiled.allocation;
-        let step = Step { sandbox: self.clone(), instance, allocation, digest: compiled.digest };
+        let step = self.link_answered(compiled)?;
         let text = step.describe().await.map_err(|failure| refused(failure.to_string()))?;
         if text.len() > DESCRIPTOR_LIMIT {
             return Err(refused(format!("its descriptor has {} bytes and may have {DESCRIPTOR_LIMIT}", text.len())));

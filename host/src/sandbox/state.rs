@@ -8,6 +8,7 @@ use super::{
     limits::{Limit, Limits},
     meter::Meter,
     spent::Spent,
+    tape::Tape,
 };
 use crate::capabilities::Prepared;
 
@@ -15,6 +16,7 @@ use crate::capabilities::Prepared;
 pub struct AttemptState {
     pub(crate) capabilities: Prepared,
     pub(crate) meter: Meter,
+    pub(crate) tape: Option<Tape>,
     wasi: WasiCtx,
     stderr: MemoryOutputPipe,
     table: ResourceTable,
@@ -24,13 +26,14 @@ pub struct AttemptState {
 const STDERR_LIMIT: usize = 4 << 10;
 
 impl AttemptState {
-    pub(super) fn new(capabilities: Prepared, limits: &Limits, spent: Spent) -> Self {
+    pub(super) fn new(capabilities: Prepared, limits: &Limits, spent: Spent, tape: Option<Tape>) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
         let stderr = MemoryOutputPipe::new(STDERR_LIMIT);
         Self {
             capabilities,
             meter: Meter::new(limits.clone(), spent),
+            tape,
             wasi: inert::context(stderr.clone(), limits),
             stderr,
             table,

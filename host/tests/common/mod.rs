@@ -132,6 +132,7 @@ impl TestNode {
             timeout,
             elapsed: Duration::ZERO,
             spent: Spent::default(),
+            tape: None,
         }
     }
 

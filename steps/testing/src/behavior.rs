@@ -1,6 +1,9 @@
 //! What the modes do.
 
-use std::hint::black_box;
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    hint::black_box,
+};
 
 use fettle_step::{Failure, exec, facts, files, gpu, report};
 use serde_json::{Value, json};
@@ -28,6 +31,7 @@ pub(crate) fn act(input: &Input) -> Result<Value, Failure> {
         Mode::Stat => Ok(json!(files::stat(&input.path)?)),
         Mode::Facts => fact(&input.name),
         Mode::Gpu => Ok(json!(gpu::read()?)),
+        Mode::Chance => Ok(json!(chance().to_string())),
         Mode::Ask => Ok(json!((0..input.count).filter(|_| fact(&input.name).is_err()).count())),
     }
 }
@@ -43,6 +47,11 @@ pub(crate) fn endless() -> ! {
     loop {
         counter = black_box(counter.wrapping_add(1));
     }
+}
+
+/// A hash under a key that the standard library draws.
+fn chance() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 fn busy(millions: u64) -> u64 {

@@ -75,6 +75,8 @@ pub(crate) enum Mode {
     Facts,
     /// Reads the GPUs.
     Gpu,
+    /// Answers a number by which hash maps are shuffled: chance, where there is any.
+    Chance,
     /// Asks `count` times for the fact `name`, and answers how often it was refused.
     Ask,
 }

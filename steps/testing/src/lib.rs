@@ -84,7 +84,8 @@ impl Step for Misbehaving {
             | Mode::Stat
             | Mode::Facts
             | Mode::Gpu
-            | Mode::Ask => answer,
+            | Mode::Ask
+            | Mode::Chance => answer,
         })
     }
 

@@ -1,9 +1,13 @@
 //! `fettle step`
 
 mod build;
+mod component;
 mod inspect;
 mod look;
 mod publish;
+mod replay;
+mod run;
+mod test;
 mod verify;
 
 use clap::Subcommand;
@@ -19,6 +23,9 @@ pub enum StepCommand {
     Publish(publish::Publish),
     Inspect(inspect::Inspect),
     Verify(verify::Verify),
+    Run(run::Run),
+    Test(test::Test),
+    Replay(replay::Replay),
 }
 
 impl StepCommand {
@@ -32,6 +39,9 @@ impl StepCommand {
             Self::Publish(command) => command.run(session).await,
             Self::Inspect(command) => command.run(session).await,
             Self::Verify(command) => command.run(session).await,
+            Self::Run(command) => command.run(session).await,
+            Self::Test(command) => command.run(session).await,
+            Self::Replay(command) => command.run(session).await,
         }
     }
 }

@@ -5,26 +5,45 @@ use fettle_model::{
     operation::StepOutcome,
     task::{Epoch, StepEvent, Task, TaskOutcome},
 };
-use sqlx::{Row as _, Sqlite, Transaction};
+use sqlx::{Sqlite, Transaction};
 
-use super::{Accepted, JournalError, to_integer, to_text};
+use super::{Accepted, JournalError, cassettes::Kept, to_integer, to_text};
 
 /// One change; all of it is written or nothing.
 pub(super) enum Change {
     /// A leased task is taken.
     Accept { task: Box<Task>, epoch: Epoch },
-    /// An attempt starts, or failed and will be followed by another.
-    Attempt { task_id: String, step_id: StepId, attempt: u32, state: &'static str, event: StepEvent },
-    /// A step is over.
-    Finish { task_id: String, step_id: StepId, attempt: u32, outcome: StepOutcome, event: StepEvent },
-    /// Something to report that changes nothing.
-    Append { task_id: String, events: Vec<StepEvent> },
     /// A task is over.
     End { task_id: String, outcome: TaskOutcome },
     /// The plane has stored these reports.
     Acknowledge { task_id: String, sequence: u64 },
     /// The plane has accepted the end of a task.
     Forget { task_id: String },
+    /// Something about a step. These come in great numbers and are written together.
+    Step { task_id: String, change: StepChange },
+}
+
+/// Something about a step.
+pub(super) enum StepChange {
+    /// An attempt starts, gets to `run`, or failed and will be followed by another.
+    Attempt { step_id: StepId, attempt: u32, state: State, event: Option<StepEvent>, cassette: Option<Kept> },
+    /// It is over.
+    Finish { step_id: StepId, attempt: u32, outcome: StepOutcome, event: StepEvent, cassette: Option<Kept> },
+    /// It is undone, or begun to be.
+    Undo { step_id: StepId, finished: bool, cassette: Option<Kept> },
+    /// Something to report that changes nothing.
+    Append { events: Vec<StepEvent> },
+    /// What an attempt did that has no end of its own.
+    Keep { cassette: Kept },
+}
+
+/// How far an attempt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Started,
+    Ran,
+    Failed,
+    Finished,
 }
 
 /// What a change found.
@@ -35,88 +54,54 @@ pub(super) enum Written {
     Done,
 }
 
-type Connection<'a> = &'a mut Transaction<'static, Sqlite>;
+pub(super) type Connection<'a> = &'a mut Transaction<'static, Sqlite>;
 
-impl Change {
-    /// Writes it into a transaction that somebody else commits.
-    pub(super) async fn apply(&self, transaction: Connection<'_>) -> Result<Written, JournalError> {
+impl State {
+    /// As it is written. An attempt that got to `run` is one that started and nothing more is known of.
+    pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Accept { task, epoch } => return accept(transaction, task, *epoch).await.map(Written::Accepted),
-            Self::Attempt { task_id, step_id, attempt, state, event } => {
-                set_attempt(transaction, task_id, step_id, *attempt, state).await?;
-                append(transaction, task_id, std::slice::from_ref(event)).await?;
-            }
-            Self::Finish { task_id, step_id, attempt, outcome, event } => {
-                if set_outcome(transaction, task_id, step_id, outcome).await? {
-                    if *attempt > 0 {
-                        set_attempt(transaction, task_id, step_id, *attempt, "finished").await?;
-                    }
-                    append(transaction, task_id, std::slice::from_ref(event)).await?;
-                }
-            }
-            Self::Append { task_id, events } => append(transaction, task_id, events).await?,
-            Self::End { task_id, outcome } => {
-                let query = sqlx::query("UPDATE tasks SET outcome = $2 WHERE task_id = $1").bind(task_id);
-                query.bind(to_text(outcome)?).execute(&mut **transaction).await?;
-            }
-            Self::Acknowledge { task_id, sequence } => {
-                let query = sqlx::query("DELETE FROM events WHERE task_id = $1 AND sequence <= $2").bind(task_id);
-                query.bind(to_integer(*sequence)).execute(&mut **transaction).await?;
-            }
-            Self::Forget { task_id } => {
-                sqlx::query("DELETE FROM tasks WHERE task_id = $1").bind(task_id).execute(&mut **transaction).await?;
-            }
+            Self::Started | Self::Ran => "started",
+            Self::Failed => "failed",
+            Self::Finished => "finished",
         }
-        Ok(Written::Done)
     }
 }
 
-async fn accept(transaction: Connection<'_>, task: &Task, epoch: Epoch) -> Result<Accepted, JournalError> {
+/// Takes a task, or a newer lease of a known one.
+pub(super) async fn accept(transaction: Connection<'_>, task: &Task, epoch: Epoch) -> Result<Written, JournalError> {
     let known = sqlx::query("UPDATE tasks SET epoch = max(epoch, $2) WHERE task_id = $1").bind(&task.task_id);
     if known.bind(to_integer(epoch.0)).execute(&mut **transaction).await?.rows_affected() > 0 {
-        return Ok(Accepted::Known);
+        return Ok(Written::Accepted(Accepted::Known));
     }
     let insert = sqlx::query("INSERT INTO tasks (task_id, task, epoch) VALUES ($1, $2, $3)").bind(&task.task_id);
     insert.bind(to_text(task)?).bind(to_integer(epoch.0)).execute(&mut **transaction).await?;
-    Ok(Accepted::New)
+    Ok(Written::Accepted(Accepted::New))
 }
 
-/// Answers false when the step had an outcome already: the first one stays.
-async fn set_outcome(
+/// Notes how a task ended.
+pub(super) async fn end(
     transaction: Connection<'_>,
     task_id: &str,
-    step_id: &StepId,
-    outcome: &StepOutcome,
-) -> Result<bool, JournalError> {
-    let insert = "INSERT INTO outcomes (task_id, step_id, outcome) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-    let query = sqlx::query(insert).bind(task_id).bind(step_id.as_str()).bind(to_text(outcome)?);
-    Ok(query.execute(&mut **transaction).await?.rows_affected() > 0)
+    outcome: &TaskOutcome,
+) -> Result<Written, JournalError> {
+    let query = sqlx::query("UPDATE tasks SET outcome = $2 WHERE task_id = $1").bind(task_id);
+    query.bind(to_text(outcome)?).execute(&mut **transaction).await?;
+    Ok(Written::Done)
 }
 
-async fn set_attempt(
+/// Forgets reports that are stored elsewhere.
+pub(super) async fn acknowledge(
     transaction: Connection<'_>,
     task_id: &str,
-    step_id: &StepId,
-    attempt: u32,
-    state: &str,
-) -> Result<(), JournalError> {
-    let upsert = "INSERT INTO attempts (task_id, step_id, attempt, state) VALUES ($1, $2, $3, $4)
-                  ON CONFLICT (task_id, step_id, attempt) DO UPDATE SET state = excluded.state";
-    let query = sqlx::query(upsert).bind(task_id).bind(step_id.as_str()).bind(attempt).bind(state);
-    query.execute(&mut **transaction).await?;
-    Ok(())
+    sequence: u64,
+) -> Result<Written, JournalError> {
+    let query = sqlx::query("DELETE FROM events WHERE task_id = $1 AND sequence <= $2").bind(task_id);
+    query.bind(to_integer(sequence)).execute(&mut **transaction).await?;
+    Ok(Written::Done)
 }
 
-async fn append(transaction: Connection<'_>, task_id: &str, events: &[StepEvent]) -> Result<(), JournalError> {
-    let next =
-        "UPDATE tasks SET next_sequence = next_sequence + 1 WHERE task_id = $1 RETURNING next_sequence - 1 AS sequence";
-    for event in events {
-        // A task that was forgotten meanwhile has nobody to report to.
-        let Some(row) = sqlx::query(next).bind(task_id).fetch_optional(&mut **transaction).await? else {
-            return Ok(());
-        };
-        let insert = sqlx::query("INSERT INTO events (task_id, sequence, event) VALUES ($1, $2, $3)").bind(task_id);
-        insert.bind(row.get::<i64, _>("sequence")).bind(to_text(event)?).execute(&mut **transaction).await?;
-    }
-    Ok(())
+/// Forgets a task.
+pub(super) async fn forget(transaction: Connection<'_>, task_id: &str) -> Result<Written, JournalError> {
+    sqlx::query("DELETE FROM tasks WHERE task_id = $1").bind(task_id).execute(&mut **transaction).await?;
+    Ok(Written::Done)
 }

@@ -3,11 +3,14 @@
 //! One SQLite file. Every write is one transaction, synchronised to disk, with a crash point on each
 //! side of its commit.
 
+mod batch;
+mod cassettes;
 mod change;
+mod read;
 mod recorder;
 mod writer;
 
-use std::{collections::BTreeMap, path::Path, str::FromStr as _, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use fettle_model::{
     name::StepId,
@@ -16,19 +19,24 @@ use fettle_model::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use sqlx::{
-    Row as _, SqlitePool,
+    SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use self::recorder::{Recorder, Subject};
 use self::{
-    change::{Change, Written},
+    cassettes::Retention,
+    change::{Change, State, StepChange, Written},
     writer::Request,
+};
+pub use self::{
+    cassettes::{Archive, Bounds, Entry, Filter, Kept},
+    read::{AttemptState, Attempts, Progress},
+    recorder::{Recorder, Subject},
 };
 
 /// Changes that wait for the disk.
-const QUEUE: usize = 256;
+const QUEUE: usize = 2048;
 
 /// Why the journal could not be read or written.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -76,15 +84,6 @@ pub enum Accepted {
     Known,
 }
 
-/// Where the last attempt of an unfinished step was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptState {
-    /// It started and nothing more is known.
-    Started,
-    /// It failed; another was to follow.
-    Failed,
-}
-
 /// A task in the journal.
 #[derive(Clone, Debug)]
 pub struct Held {
@@ -106,6 +105,22 @@ pub struct Finished {
     pub outcome: StepOutcome,
     /// The report.
     pub event: StepEvent,
+    /// What the last attempt did.
+    pub cassette: Option<Kept>,
+}
+
+/// A change that is on its way to the disk.
+#[must_use = "what is not awaited is not known to be durable"]
+pub struct Pending(oneshot::Receiver<Result<Written, JournalError>>);
+
+impl Pending {
+    /// Waits until it is durable.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    pub async fn durable(self) -> Result<(), JournalError> {
+        self.0.await.map_err(|_| JournalError::Closed)?.map(|_| ())
+    }
 }
 
 fn to_text<T: Serialize>(value: &T) -> Result<String, JournalError> {
@@ -122,11 +137,19 @@ const fn to_integer(number: u64) -> i64 {
 }
 
 impl Journal {
-    /// Opens the journal, and makes it when it is not there.
+    /// Opens the journal, and makes it when it is not there. Keeps as many cassettes as usual.
     ///
     /// # Errors
     /// When the file cannot be opened, or is no journal of this program.
     pub async fn open(path: &Path) -> Result<Self, JournalError> {
+        Self::open_bounded(path, Bounds::default()).await
+    }
+
+    /// Opens the journal, and makes it when it is not there. Keeps at most so many cassettes.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or is no journal of this program.
+    pub async fn open_bounded(path: &Path, cassettes: Bounds) -> Result<Self, JournalError> {
         let error = |source| JournalError::Open { path: path.display().to_string(), source: Arc::new(source) };
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -137,10 +160,11 @@ impl Journal {
         let pool = |connections| SqlitePoolOptions::new().max_connections(connections);
         let writing = pool(1).connect_with(options.clone()).await.map_err(error)?;
         sqlx::migrate!("./migrations").run(&writing).await.map_err(|source| error(source.into()))?;
+        let retention = Retention::load(&writing, cassettes).await?;
         let readers = pool(2).connect_with(options).await.map_err(error)?;
         let (writer, requests) = mpsc::channel(QUEUE);
         let (notify, changed) = watch::channel(0);
-        tokio::spawn(writer::run(writing, requests, notify));
+        tokio::spawn(writer::run(writing, retention, requests, notify));
         Ok(Self { readers, writer, changed })
     }
 
@@ -150,10 +174,19 @@ impl Journal {
         self.changed.clone()
     }
 
-    async fn write(&self, change: Change) -> Result<Written, JournalError> {
+    /// Hands a change to the writer. Changes are written in the order in which they are handed over.
+    async fn hand_over(&self, change: Change) -> Result<Pending, JournalError> {
         let (answer, answered) = oneshot::channel();
         self.writer.send(Request { change, answer }).await.map_err(|_| JournalError::Closed)?;
-        answered.await.map_err(|_| JournalError::Closed)?
+        Ok(Pending(answered))
+    }
+
+    async fn write(&self, change: Change) -> Result<Written, JournalError> {
+        self.hand_over(change).await?.0.await.map_err(|_| JournalError::Closed)?
+    }
+
+    async fn step(&self, task_id: &str, change: StepChange) -> Result<Pending, JournalError> {
+        self.hand_over(Change::Step { task_id: task_id.to_owned(), change }).await
     }
 
     /// Takes a leased task, before the lease is acknowledged. A newer lease of a known task replaces
@@ -168,18 +201,27 @@ impl Journal {
         }
     }
 
-    /// Journals that an attempt starts, before it does.
+    /// Journals that an attempt starts. One whose effect may not be repeated, or not for nothing, waits
+    /// until this is durable.
     ///
     /// # Errors
-    /// When it cannot be written; the attempt must not start then.
+    /// When the journal is closed.
     pub async fn start_attempt(
         &self,
         task_id: &str,
         step_id: &StepId,
         attempt: u32,
         event: StepEvent,
-    ) -> Result<(), JournalError> {
-        self.set_attempt(task_id, step_id, attempt, "started", event).await
+    ) -> Result<Pending, JournalError> {
+        self.set_attempt(task_id, step_id, attempt, (State::Started, Some(event), None)).await
+    }
+
+    /// Journals that an attempt gets to `run`, and so may change something from now on.
+    ///
+    /// # Errors
+    /// When the journal is closed.
+    pub async fn run_attempt(&self, task_id: &str, step_id: &StepId, attempt: u32) -> Result<Pending, JournalError> {
+        self.set_attempt(task_id, step_id, attempt, (State::Ran, None, None)).await
     }
 
     /// Journals that an attempt failed and another will follow.
@@ -192,8 +234,9 @@ impl Journal {
         step_id: &StepId,
         attempt: u32,
         event: StepEvent,
+        cassette: Option<Kept>,
     ) -> Result<(), JournalError> {
-        self.set_attempt(task_id, step_id, attempt, "failed", event).await
+        self.set_attempt(task_id, step_id, attempt, (State::Failed, Some(event), cassette)).await?.durable().await
     }
 
     async fn set_attempt(
@@ -201,20 +244,49 @@ impl Journal {
         task_id: &str,
         step_id: &StepId,
         attempt: u32,
-        state: &'static str,
-        event: StepEvent,
-    ) -> Result<(), JournalError> {
-        let (task_id, step_id) = (task_id.to_owned(), step_id.clone());
-        self.write(Change::Attempt { task_id, step_id, attempt, state, event }).await.map(|_| ())
+        (state, event, cassette): (State, Option<StepEvent>, Option<Kept>),
+    ) -> Result<Pending, JournalError> {
+        self.step(task_id, StepChange::Attempt { step_id: step_id.clone(), attempt, state, event, cassette }).await
     }
 
     /// Journals how a step ended; only the first time counts.
     ///
     /// # Errors
+    /// When the journal is closed.
+    pub async fn finish_step(&self, task_id: &str, finished: Finished) -> Result<Pending, JournalError> {
+        let Finished { step_id, attempt, outcome, event, cassette } = finished;
+        self.step(task_id, StepChange::Finish { step_id, attempt, outcome, event, cassette }).await
+    }
+
+    /// Journals that a step is about to be undone.
+    ///
+    /// # Errors
+    /// When it cannot be written; it must not be undone then.
+    pub async fn begin_undo(&self, task_id: &str, step_id: &StepId) -> Result<(), JournalError> {
+        let change = StepChange::Undo { step_id: step_id.clone(), finished: false, cassette: None };
+        self.step(task_id, change).await?.durable().await
+    }
+
+    /// Journals that undoing a step is over, well or not.
+    ///
+    /// # Errors
     /// When it cannot be written.
-    pub async fn finish_step(&self, task_id: &str, finished: Finished) -> Result<(), JournalError> {
-        let Finished { step_id, attempt, outcome, event } = finished;
-        self.write(Change::Finish { task_id: task_id.to_owned(), step_id, attempt, outcome, event }).await.map(|_| ())
+    pub async fn finish_undo(
+        &self,
+        task_id: &str,
+        step_id: &StepId,
+        cassette: Option<Kept>,
+    ) -> Result<(), JournalError> {
+        let change = StepChange::Undo { step_id: step_id.clone(), finished: true, cassette };
+        self.step(task_id, change).await?.durable().await
+    }
+
+    /// Keeps the cassette of an attempt that has no end of its own.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn keep(&self, task_id: &str, cassette: Kept) -> Result<(), JournalError> {
+        self.step(task_id, StepChange::Keep { cassette }).await?.durable().await
     }
 
     /// Journals reports that change nothing by themselves: log lines, progress.
@@ -222,7 +294,7 @@ impl Journal {
     /// # Errors
     /// When it cannot be written.
     pub async fn append(&self, task_id: &str, events: Vec<StepEvent>) -> Result<(), JournalError> {
-        self.write(Change::Append { task_id: task_id.to_owned(), events }).await.map(|_| ())
+        self.step(task_id, StepChange::Append { events }).await?.durable().await
     }
 
     /// Journals how a task ended, before the plane is told.
@@ -247,93 +319,5 @@ impl Journal {
     /// When it cannot be written.
     pub async fn forget(&self, task_id: &str) -> Result<(), JournalError> {
         self.write(Change::Forget { task_id: task_id.to_owned() }).await.map(|_| ())
-    }
-
-    /// All tasks that the plane has not accepted the end of.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn held(&self) -> Result<Vec<Held>, JournalError> {
-        let rows =
-            sqlx::query("SELECT task, epoch, outcome FROM tasks ORDER BY rowid").fetch_all(&self.readers).await?;
-        let held = rows.iter().map(|row| {
-            let outcome: Option<String> = row.get("outcome");
-            Ok(Held {
-                task: from_text(row.get("task"))?,
-                epoch: Epoch(u64::try_from(row.get::<i64, _>("epoch")).unwrap_or_default()),
-                outcome: outcome.as_deref().map(from_text).transpose()?,
-            })
-        });
-        held.collect()
-    }
-
-    /// How a task ended; none while it has not.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn outcome(&self, task_id: &str) -> Result<Option<TaskOutcome>, JournalError> {
-        let query = sqlx::query("SELECT outcome FROM tasks WHERE task_id = $1 AND outcome IS NOT NULL").bind(task_id);
-        let row = query.fetch_optional(&self.readers).await?;
-        row.map(|row| from_text(row.get("outcome"))).transpose()
-    }
-
-    /// How the steps of a task ended that have.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn finished_steps(&self, task_id: &str) -> Result<BTreeMap<StepId, StepOutcome>, JournalError> {
-        let rows = sqlx::query("SELECT step_id, outcome FROM outcomes WHERE task_id = $1")
-            .bind(task_id)
-            .fetch_all(&self.readers)
-            .await?;
-        let mut finished = BTreeMap::new();
-        for row in rows {
-            if let Ok(step_id) = StepId::from_str(row.get("step_id")) {
-                finished.insert(step_id, from_text(row.get("outcome"))?);
-            }
-        }
-        Ok(finished)
-    }
-
-    /// The last attempt of a step that is not finished.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn last_attempt(
-        &self,
-        task_id: &str,
-        step_id: &StepId,
-    ) -> Result<Option<(u32, AttemptState)>, JournalError> {
-        let row = sqlx::query(
-            "SELECT attempt, state FROM attempts WHERE task_id = $1 AND step_id = $2 ORDER BY attempt DESC LIMIT 1",
-        )
-        .bind(task_id)
-        .bind(step_id.as_str())
-        .fetch_optional(&self.readers)
-        .await?;
-        Ok(row.map(|row| {
-            let state =
-                if row.get::<&str, _>("state") == "started" { AttemptState::Started } else { AttemptState::Failed };
-            (u32::try_from(row.get::<i64, _>("attempt")).unwrap_or_default(), state)
-        }))
-    }
-
-    /// Reports of a task that the plane has not stored, in order.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn unreported(&self, task_id: &str, after: u64, limit: u32) -> Result<Vec<(u64, String)>, JournalError> {
-        let rows = sqlx::query(
-            "SELECT sequence, event FROM events WHERE task_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3",
-        )
-        .bind(task_id)
-        .bind(to_integer(after))
-        .bind(limit)
-        .fetch_all(&self.readers)
-        .await?;
-        Ok(rows
-            .iter()
-            .map(|row| (u64::try_from(row.get::<i64, _>("sequence")).unwrap_or_default(), row.get("event")))
-            .collect())
     }
 }

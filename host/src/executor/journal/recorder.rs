@@ -29,6 +29,7 @@ type Writing = JoinHandle<Result<(), JournalError>>;
 #[derive(Clone)]
 pub struct Recorder {
     shared: Arc<Shared>,
+    /// The task that writes, once there was something to write.
     writer: Arc<Mutex<Option<Writing>>>,
     _stop_when_dropped: Arc<DropGuard>,
 }
@@ -72,8 +73,17 @@ impl Recorder {
         let stop = CancellationToken::new();
         let shared =
             Arc::new(Shared { journal, subject, gathered: Mutex::default(), news: Notify::new(), stop: stop.clone() });
-        let writer = tokio::spawn(write(Arc::clone(&shared)));
-        Self { shared, writer: Arc::new(Mutex::new(Some(writer))), _stop_when_dropped: Arc::new(stop.drop_guard()) }
+        Self { shared, writer: Arc::default(), _stop_when_dropped: Arc::new(stop.drop_guard()) }
+    }
+
+    /// Sees to it that what was gathered is written.
+    fn wake(&self) {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if writer.is_none() && !self.shared.stop.is_cancelled() {
+            *writer = Some(tokio::spawn(write(Arc::clone(&self.shared))));
+        }
+        drop(writer);
+        self.shared.news.notify_one();
     }
 
     /// Adds a line of the host itself.
@@ -139,7 +149,7 @@ async fn write(shared: Arc<Shared>) -> Result<(), JournalError> {
 impl Sink for Recorder {
     fn line(&self, line: LogLine) {
         self.shared.lock().lines.push(line);
-        self.shared.news.notify_one();
+        self.wake();
     }
 
     fn denied(&self, denial: Denial) {
@@ -157,11 +167,11 @@ impl Sink for Recorder {
             gathered.lines.push(LogLine { at: denial.at, level: LogLevel::Warn, text });
             gathered.denials.push(denial);
         }
-        self.shared.news.notify_one();
+        self.wake();
     }
 
     fn progress(&self, percent: u8, message: Option<String>) {
         self.shared.lock().progress = Some((percent, message));
-        self.shared.news.notify_one();
+        self.wake();
     }
 }

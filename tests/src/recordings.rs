@@ -1,0 +1,59 @@
+//! What a node recorded, replayed: after a scenario every attempt is run again with the recorded answers.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use fettle_host::{
+    executor::journal::{Archive, Entry, Filter},
+    replay::{Replayed, replay},
+    sandbox::{Limits, Sandbox},
+};
+use fettle_model::{cassette::Cassette, digest::Digest};
+
+use crate::{Fleet, supply};
+
+/// One attempt of a scenario, and its replay.
+pub struct Recording {
+    /// How it is kept.
+    pub entry: Entry,
+    /// What was recorded.
+    pub cassette: Cassette,
+    /// What the replay found.
+    pub replayed: Replayed,
+}
+
+impl Fleet {
+    /// The journal of the host.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.host_directory().join("journal.sqlite")
+    }
+
+    /// Replays every attempt that the host has recorded, and insists that all of them do the same again.
+    pub async fn replay_all(&self) -> Vec<Recording> {
+        let archive = Archive::open(&self.journal()).await.unwrap();
+        let kept = archive.export(&Filter::default()).await.unwrap();
+        // As many slots as hosts of scenarios have; the limits are the same.
+        let sandbox = Sandbox::new(4, Limits::default()).unwrap();
+        let components = components();
+        let mut recordings = Vec::new();
+        for (entry, content) in kept {
+            let cassette = Cassette::read(&content).unwrap_or_else(|error| panic!("{entry:?}: {error}"));
+            let path = components.get(&cassette.header.component);
+            let path = path.unwrap_or_else(|| panic!("nothing was built with {}", cassette.header.component));
+            let compiled = sandbox.compile(std::fs::read(path).unwrap().into()).await.unwrap();
+            let replayed = replay(&sandbox, &compiled, &cassette).await.unwrap();
+            assert!(replayed.same, "{entry:?}: {replayed:#?}");
+            assert_eq!(cassette.digest, entry.digest);
+            recordings.push(Recording { entry, cassette, replayed });
+        }
+        recordings
+    }
+}
+
+/// All built components, by what their bytes hash to.
+fn components() -> BTreeMap<Digest, PathBuf> {
+    let directory = supply::components();
+    let files = std::fs::read_dir(&directory).unwrap().filter_map(Result::ok).map(|entry| entry.path());
+    let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "wasm"));
+    files.map(|path| (Digest::of(&std::fs::read(&path).unwrap()), path)).collect()
+}
