@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use fettle_host::sandbox::LoadError;
 use fettle_model::{document::DocumentError, operation::OperationStatus, violation::Violations};
-use fettle_supply::{ClientError as TlsError, KeyError, Outage, SupplyError, TrustPolicyError, Verdict};
+use fettle_supply::{ClientError as TlsError, KeyError, LayoutError, Outage, SupplyError, TrustPolicyError, Verdict};
 
 use crate::{exit::Exit, plane::PlaneError};
 
@@ -37,6 +37,9 @@ pub enum CommandError {
         #[source]
         source: io::Error,
     },
+    /// A directory cannot be used as an OCI image layout.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     /// Standard output cannot be written.
     #[error("cannot write the result")]
     Output(#[source] io::Error),
@@ -166,6 +169,7 @@ impl CommandError {
             | Self::Write { .. }
             | Self::Output(_)
             | Self::Tls(_)
+            | Self::Layout(_)
             | Self::Build { .. }
             | Self::Sandbox(_)
             | Self::Key { .. }

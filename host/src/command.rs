@@ -75,6 +75,10 @@ pub struct Run {
     /// Registries (`host:port`) that are spoken to without TLS; loopback ones always are.
     #[arg(long)]
     pub plain_http: Vec<String>,
+    /// OCI image layout directories that stand before all registries: an artifact that is in one is taken
+    /// from it, with its signatures. Repeatable.
+    #[arg(long, value_name = "DIR")]
+    pub oci_layout: Vec<PathBuf>,
     /// Another NVML than the system's.
     #[arg(long)]
     pub nvml_library: Option<PathBuf>,
@@ -176,7 +180,11 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
     let trust = TrustPolicy::read(&trust)
         .with_context(|| format!("the trust policy {} is not valid", settings.trust.display()))?;
     let plain_http = settings.plain_http.iter().cloned().collect::<BTreeSet<_>>();
-    let registry = RegistryClient::new(RegistryOptions { plain_http, ..RegistryOptions::default() })?;
+    let registry = RegistryClient::new(RegistryOptions {
+        plain_http,
+        layouts: settings.oci_layout.clone(),
+        ..RegistryOptions::default()
+    })?;
     let store = ContentStore::open(&data.join("artifacts"))?;
     let journal = Journal::open(&journal_path(data)).await?;
     let host_id = host_id(data)?;

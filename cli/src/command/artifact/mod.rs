@@ -6,14 +6,19 @@ use clap::{Args, Subcommand};
 use fettle_model::reference::{Reference, Repository};
 use serde::Serialize;
 
+mod copy;
+mod sign;
+
 use super::Session;
 use crate::{error::CommandError, supply::RegistryArguments};
 
-/// Artifacts of files: models, datasets.
+/// Artifacts: push files, sign, copy.
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "each command documents itself")]
 pub enum ArtifactCommand {
     Push(Push),
+    Sign(sign::Sign),
+    Copy(copy::Copy),
 }
 
 /// Pushes files as one OCI artifact, a layer each, titled with the file's name, and prints its reference
@@ -46,7 +51,17 @@ impl ArtifactCommand {
     /// # Errors
     /// When a file cannot be read, or the registry fails.
     pub async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let Self::Push(push) = self;
+        match self {
+            Self::Push(push) => push.run(session).await,
+            Self::Sign(sign) => sign.run(session).await,
+            Self::Copy(copy) => copy.run(session).await,
+        }
+    }
+}
+
+impl Push {
+    async fn run(&self, session: &Session) -> Result<(), CommandError> {
+        let push = self;
         let repository = push.repository(session)?;
         let titled =
             |file: &PathBuf| (file.file_name().unwrap_or_default().to_string_lossy().into_owned(), file.clone());
@@ -54,9 +69,7 @@ impl ArtifactCommand {
         let reference = push.registry.client()?.push_files(&repository, &files).await?;
         session.show(&Pushed { reference }, |pushed| format!("{}\n", pushed.reference))
     }
-}
 
-impl Push {
     fn repository(&self, session: &Session) -> Result<Repository, CommandError> {
         let text = &self.repository;
         let whole = text.parse::<Repository>().ok();
