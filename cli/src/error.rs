@@ -8,7 +8,7 @@ use fettle_model::{
     violation::Violations,
 };
 use fettle_supply::{
-    ClientError as TlsError, KeyError, Outage, RotationError, SupplyError, TrustError, TrustPolicyError, Verdict,
+    ClientError as TlsError, KeyError, LayoutError, Outage, RotationError, SupplyError, TrustError, TrustPolicyError, Verdict,
 };
 
 use crate::{exit::Exit, plane::PlaneError};
@@ -42,6 +42,9 @@ pub enum CommandError {
         #[source]
         source: io::Error,
     },
+    /// A directory cannot be used as an OCI image layout.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     /// Standard output cannot be written.
     #[error("cannot write the result")]
     Output(#[source] io::Error),
@@ -213,6 +216,7 @@ impl CommandError {
             | Self::Write { .. }
             | Self::Output(_)
             | Self::Tls(_)
+            | Self::Layout(_)
             | Self::Build { .. }
             | Self::Sandbox(_)
             | Self::Key { .. }

@@ -31,6 +31,9 @@ pub struct RegistryArguments {
     /// A registry (`host:port`) to speak to without TLS; loopback addresses always are. Repeatable.
     #[arg(long, value_name = "HOST:PORT")]
     pub plain_http: Vec<String>,
+    /// An OCI image layout directory that stands before all registries. Repeatable.
+    #[arg(long, value_name = "DIR")]
+    pub oci_layout: Vec<PathBuf>,
 }
 
 /// Where to publish, and with which key.
@@ -46,11 +49,75 @@ pub struct PublishArguments {
     /// trust policies can refuse older ones.
     #[arg(long, value_name = "VERSION")]
     pub release: Option<Version>,
-    /// What else is signed along, for trust policies that ask for it. Repeatable.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = annotation)]
-    pub annotate: Vec<(String, String)>,
+    #[command(flatten)]
+    signature: SignatureArguments,
     #[command(flatten)]
     registry: RegistryArguments,
+}
+
+/// How to sign.
+#[derive(Clone, Debug, Args)]
+pub struct SignatureArguments {
+    /// In which format to sign: `cosign` (a `.sig` tag), `bundle` (a Sigstore bundle that refers to the
+    /// artifact), or `both`.
+    #[arg(long, value_enum, default_value_t = Format::Both, value_name = "FORMAT")]
+    pub signature_format: Format,
+    /// An annotation that is signed along. Repeatable.
+    #[arg(short = 'a', long = "annotation", value_name = "KEY=VALUE", value_parser = annotation)]
+    pub annotations: Vec<(String, String)>,
+}
+
+/// A format of signatures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// As cosign 2 and skopeo read it.
+    Cosign,
+    /// As cosign 3 reads it.
+    Bundle,
+    /// Both.
+    #[default]
+    Both,
+}
+
+impl From<Format> for SignatureFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Cosign => Self::Cosign,
+            Format::Bundle => Self::Bundle,
+            Format::Both => Self::Both,
+        }
+    }
+}
+
+fn annotation(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is no annotation; write KEY=VALUE")),
+    }
+}
+
+impl SignatureArguments {
+    /// Signs an artifact that is in a registry, with these annotations and `more`.
+    ///
+    /// # Errors
+    /// When the registry fails, or an annotation is named twice.
+    pub async fn sign(
+        &self,
+        client: &RegistryClient,
+        reference: &Reference,
+        key: &SigningKey,
+        more: Vec<(String, String)>,
+    ) -> Result<(), CommandError> {
+        let count = self.annotations.len() + more.len();
+        let annotations: BTreeMap<String, String> = self.annotations.iter().cloned().chain(more).collect();
+        if annotations.len() != count {
+            return Err(CommandError::Missing {
+                problem: "an annotation is given twice".to_owned(),
+                fix: "name each annotation once".to_owned(),
+            });
+        }
+        Ok(client.sign_as(reference, key, self.signature_format.into(), &annotations).await?)
+    }
 }
 
 /// Whose signatures count.
@@ -82,7 +149,11 @@ impl RegistryArguments {
     /// When TLS cannot be set up.
     pub fn client(&self) -> Result<RegistryClient, CommandError> {
         let plain_http = self.plain_http.iter().cloned().collect();
-        Ok(RegistryClient::new(RegistryOptions { plain_http, ..RegistryOptions::default() })?)
+        Ok(RegistryClient::new(RegistryOptions {
+            plain_http,
+            layouts: self.oci_layout.clone(),
+            ..RegistryOptions::default()
+        })?)
     }
 }
 
@@ -104,7 +175,7 @@ impl PublishArguments {
         let key = self.key(session)?;
         let client = self.registry.client()?;
         let reference = client.push(kind, &repository, content, descriptor).await?;
-        client.sign_as(&reference, &key, SignatureFormat::Cosign, &self.annotations(default_path)).await?;
+        self.signature.sign(&client, &reference, &key, self.version(default_path)).await?;
         Ok(Published { reference, signed_by: key.public().id().to_string() })
     }
 
@@ -127,11 +198,12 @@ impl PublishArguments {
     }
 
     /// What is signed along. The name is the default path, whatever repository it is pushed to.
-    fn annotations(&self, name: &str) -> BTreeMap<String, String> {
+    /// What is signed along with a release: the artifact's name and its version.
+    fn version(&self, name: &str) -> Vec<(String, String)> {
         let named = |version: &Version| {
             [(NAME_ANNOTATION.to_owned(), name.to_owned()), (VERSION_ANNOTATION.to_owned(), version.to_string())]
         };
-        self.release.iter().flat_map(named).chain(self.annotate.iter().cloned()).collect()
+        self.release.iter().flat_map(named).collect()
     }
 
     fn repository(&self, session: &Session, default_path: &str) -> Result<Repository, CommandError> {
@@ -147,13 +219,21 @@ impl PublishArguments {
     }
 
     fn key(&self, session: &Session) -> Result<SigningKey, CommandError> {
-        let path = self.key.as_ref().or(session.context.key.as_ref()).ok_or_else(|| CommandError::Missing {
-            problem: "it is not said which key to sign with".to_owned(),
-            fix: "pass --key FILE or set FETTLE_KEY; `fettle key generate` makes a key".to_owned(),
-        })?;
-        let password = std::env::var(PASSWORD_VARIABLE).unwrap_or_default();
-        SigningKey::load(path, password.as_bytes()).map_err(|source| CommandError::Key { path: path.clone(), source })
+        load_key(self.key.as_ref(), session)
     }
+}
+
+/// The key that is named, or that of the context.
+///
+/// # Errors
+/// When none is, or it cannot be read.
+pub fn load_key(named: Option<&PathBuf>, session: &Session) -> Result<SigningKey, CommandError> {
+    let path = named.or(session.context.key.as_ref()).ok_or_else(|| CommandError::Missing {
+        problem: "it is not said which key to sign with".to_owned(),
+        fix: "pass --key FILE or set FETTLE_KEY; `fettle key generate` makes a key".to_owned(),
+    })?;
+    let password = std::env::var(PASSWORD_VARIABLE).unwrap_or_default();
+    SigningKey::load(path, password.as_bytes()).map_err(|source| CommandError::Key { path: path.clone(), source })
 }
 
 impl TrustArguments {
@@ -195,13 +275,6 @@ impl TrustArguments {
 }
 
 /// Reads `NAME=VALUE`.
-fn annotation(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("`{text}` names no annotation; write NAME=VALUE, like `channel=stable`")),
-    }
-}
-
 fn stored(directory: &Path, source: StoreError) -> CommandError {
     SupplyError::Store { artifact: directory.display().to_string(), source }.into()
 }

@@ -102,6 +102,10 @@ pub struct Run {
     /// Certificates in a PEM file that steps' HTTP requests trust beside the system's. May be given again.
     #[arg(long, value_name = "FILE")]
     pub http_authority: Vec<PathBuf>,
+    /// OCI image layout directories that stand before all registries: an artifact that is in one is taken
+    /// from it, with its signatures. Repeatable.
+    #[arg(long, value_name = "DIR")]
+    pub oci_layout: Vec<PathBuf>,
     /// Another NVML than the system's.
     #[arg(long)]
     pub nvml_library: Option<PathBuf>,
@@ -206,7 +210,11 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
     let trust = TrustSource::from(trust);
     trust.current()?;
     let plain_http = settings.plain_http.iter().cloned().collect::<BTreeSet<_>>();
-    let registry = RegistryClient::new(RegistryOptions { plain_http, ..RegistryOptions::default() })?;
+    let registry = RegistryClient::new(RegistryOptions {
+        plain_http,
+        layouts: settings.oci_layout.clone(),
+        ..RegistryOptions::default()
+    })?;
     let store = ContentStore::open(&data.join("artifacts"))?;
     let bounds = Bounds { count: settings.keep_cassettes, bytes: megabytes(settings.keep_cassettes_megabytes) };
     let journal = Journal::open_bounded(&journal_path(data), bounds).await?;

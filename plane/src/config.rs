@@ -22,6 +22,8 @@ pub struct PlaneConfig {
     pub trusted_root: Option<PathBuf>,
     /// Registries (`host:port`) that are spoken to without TLS. Loopback addresses are always.
     pub plain_http_registries: BTreeSet<String>,
+    /// OCI image layouts that stand before all registries.
+    pub oci_layouts: Vec<PathBuf>,
     /// How long a lease lasts when it is not extended.
     pub lease_duration: Duration,
     /// How long a host may take to acknowledge a lease.
@@ -45,6 +47,7 @@ impl PlaneConfig {
             trust_policy: None,
             trusted_root: None,
             plain_http_registries: BTreeSet::new(),
+            oci_layouts: Vec::new(),
             lease_duration: Duration::from_secs(30),
             acknowledge_timeout: Duration::from_secs(10),
             heartbeat_interval: Duration::from_secs(10),

@@ -173,7 +173,11 @@ fn supplier(config: &PlaneConfig) -> Result<Arc<dyn ArtifactSource>, StartError>
         .map_err(|source| StartError::Directory { path: config.data_directory.clone(), source })?;
     let store = ContentStore::open(&config.data_directory.join("content"))
         .map_err(|error| StartError::Supply(Box::new(error)))?;
-    let options = RegistryOptions { plain_http: config.plain_http_registries.clone(), ..RegistryOptions::default() };
+    let options = RegistryOptions {
+        plain_http: config.plain_http_registries.clone(),
+        layouts: config.oci_layouts.clone(),
+        ..RegistryOptions::default()
+    };
     let registry = RegistryClient::new(options).map_err(|error| StartError::Supply(Box::new(error)))?;
     Ok(Arc::new(Supplier::new(store, registry, trust)))
 }

@@ -7,6 +7,8 @@
 //! | an author | push and sign a step or a document | [`RegistryClient::push`], [`RegistryClient::sign`], [`SigningKey`] |
 //! | a host, a plane | get a verified artifact | [`Supplier::artifact`] |
 //! | a host's `transfer` | any artifact's manifest, any blob to a file | [`RegistryClient::fetch_manifest`], [`RegistryClient::download_blob`] |
+//! | an author | sign in one format or both, attest | [`RegistryClient::sign_as`], [`RegistryClient::attest`] |
+//! | an air-gapped site | take it all along as a directory | [`RegistryClient::copy`], [`RegistryOptions::layouts`] |
 //! | an administrator | say whose signatures count | [`TrustPolicy`] |
 //!
 //! ```no_run

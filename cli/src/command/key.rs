@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use fettle_supply::{SigningKey, TrustPolicy};
+use fettle_supply::{KeyType, SigningKey, TrustPolicy};
 use serde::Serialize;
 
 use crate::{
@@ -22,7 +22,7 @@ pub enum KeyCommand {
     Generate(Generate),
 }
 
-/// Makes an ECDSA P-256 key pair in the files of cosign: `NAME.key` (encrypted with the password in
+/// Makes a key pair in the files of cosign: `NAME.key` (encrypted with the password in
 /// `FETTLE_KEY_PASSWORD`) and `NAME.pub`; and `NAME.trust.yaml`, a trust policy that trusts this key
 /// for every kind of artifact. Files that exist are never overwritten.
 #[derive(Debug, Args)]
@@ -34,6 +34,28 @@ pub struct Generate {
     /// Directory and name of the files, without an ending.
     #[arg(long, value_name = "DIR/NAME", default_value = "fettle")]
     output: PathBuf,
+    /// Which kind of key; every tool reads the first.
+    #[arg(long = "type", value_enum, default_value_t = Type::EcdsaP256, value_name = "TYPE")]
+    key_type: Type,
+}
+
+/// A kind of key.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Type {
+    /// ECDSA over P-256 with SHA-256.
+    #[default]
+    EcdsaP256,
+    /// Ed25519.
+    Ed25519,
+}
+
+impl From<Type> for KeyType {
+    fn from(key_type: Type) -> Self {
+        match key_type {
+            Type::EcdsaP256 => Self::EcdsaP256,
+            Type::Ed25519 => Self::Ed25519,
+        }
+    }
 }
 
 /// What was made.
@@ -86,7 +108,7 @@ impl Generate {
             }
         }
         let unusable = |source| CommandError::Key { path: private_key.clone(), source };
-        let key = SigningKey::generate().map_err(unusable)?;
+        let key = SigningKey::generate_as(self.key_type.into()).map_err(unusable)?;
         key.save(&private_key, password).map_err(unusable)?;
         write(&public_key, &key.public().to_pem())?;
         write(&trust_policy, &trust_policy_text(&name, &key)?)?;
@@ -116,7 +138,7 @@ mod tests {
     #[test]
     fn a_key_is_made_once_and_its_trust_policy_trusts_it() {
         let directory = tempfile::tempdir().unwrap();
-        let generate = Generate { output: directory.path().join("team.one") };
+        let generate = Generate { output: directory.path().join("team.one"), key_type: Type::Ed25519 };
         let made = generate.run(b"secret").unwrap();
         assert_eq!(made.private_key, directory.path().join("team.one.key"));
         let key = SigningKey::load(&made.private_key, b"secret").unwrap();

@@ -10,6 +10,7 @@
 
 mod access;
 mod keys;
+mod referrers;
 mod registry;
 
 use std::{
@@ -210,6 +211,7 @@ async fn agent(options: &Options, data: &Path, plane: &str, trust: PathBuf) -> a
         code_cache_megabytes: fettle_host::command::CODE_CACHE_MEGABYTES,
         plain_http: Vec::new(),
         http_authority: Vec::new(),
+        oci_layout: Vec::new(),
         nvml_library: options.nvml_library.clone(),
         nvml_environment: options.nvml_environment.clone(),
         kernel_log: options.kernel_log.clone(),

@@ -30,6 +30,10 @@ pub(super) struct Serve {
     /// A registry (`host:port`) to speak to without TLS; loopback ones always are.
     #[arg(long)]
     plain_http: Vec<String>,
+    /// OCI image layout directories that stand before all registries: an artifact that is in one is taken
+    /// from it, with its signatures. Repeatable.
+    #[arg(long, value_name = "DIR")]
+    oci_layout: Vec<PathBuf>,
     /// How long a lease lasts when its host does not extend it.
     #[arg(long, value_parser = duration, default_value = "30s")]
     lease: Duration,
@@ -51,6 +55,7 @@ impl Serve {
             trust_policy: self.trust,
             trusted_root: self.trusted_root,
             plain_http_registries: self.plain_http.into_iter().collect(),
+            oci_layouts: self.oci_layout,
             lease_duration: self.lease,
             acknowledge_timeout: self.acknowledge,
             heartbeat_interval: self.heartbeat,

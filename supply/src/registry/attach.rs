@@ -122,7 +122,12 @@ impl RegistryClient {
         self.attach_bundle(reference, content, &statement.predicate_type).await.map_err(Failed::Push)
     }
 
-    async fn attach_bundle(&self, reference: &Reference, content: Bytes, predicate: &str) -> Result<(), Fault> {
+    pub(crate) async fn attach_bundle(
+        &self,
+        reference: &Reference,
+        content: Bytes,
+        predicate: &str,
+    ) -> Result<(), Fault> {
         let repository = &reference.repository;
         let subject = self.subject_descriptor(reference).await?;
         let layer = self.push_bytes(repository, BUNDLE_MEDIA_TYPE, content).await?;
@@ -142,7 +147,7 @@ impl RegistryClient {
         self.push_referrer(repository, &manifest).await.map(drop)
     }
 
-    async fn attach_cosign(&self, reference: &Reference, signature: &CosignSignature) -> Result<(), Fault> {
+    pub(crate) async fn attach_cosign(&self, reference: &Reference, signature: &CosignSignature) -> Result<(), Fault> {
         let repository = &reference.repository;
         let payload = Bytes::copy_from_slice(signature.payload());
         let mut layer = self.push_bytes(repository, PAYLOAD_MEDIA_TYPE, payload).await?;

@@ -80,7 +80,8 @@ impl CosignSignature {
         let optional = if annotations.is_empty() { Value::Null } else { json!(annotations) };
         let payload = canonical::to_bytes(&json!({
             "critical": {
-                "identity": { "docker-reference": reference.repository },
+                // With the digest, because skopeo's default policy does not accept a name alone.
+                "identity": { "docker-reference": reference },
                 "image": { "docker-manifest-digest": reference.digest },
                 "type": PAYLOAD_TYPE,
             },

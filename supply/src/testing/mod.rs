@@ -7,6 +7,7 @@
     reason = "a test that cannot set itself up should stop"
 )]
 
+pub mod attach;
 mod faulty;
 mod judge;
 mod registry;

@@ -1,5 +1,8 @@
 //! `fettle artifact`
 
+mod copy;
+mod sign;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -12,12 +15,14 @@ use crate::{
     supply::{RegistryArguments, TrustArguments},
 };
 
-/// Artifacts: files of any size, and verifying what was signed.
+/// Artifacts: push files of any size, sign, verify, copy.
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "each command documents itself")]
 pub enum ArtifactCommand {
     Push(Push),
     Verify(Verify),
+    Sign(sign::Sign),
+    Copy(copy::Copy),
 }
 
 /// Pushes files as one OCI artifact, a layer each, titled with the file's name, and prints its reference
@@ -53,6 +58,8 @@ impl ArtifactCommand {
         match self {
             Self::Push(push) => push.run(session).await,
             Self::Verify(verify) => verdict::show(session, &verify.trust, verify.kind.into(), &verify.reference).await,
+            Self::Sign(sign) => sign.run(session).await,
+            Self::Copy(copy) => copy.run(session).await,
         }
     }
 }
