@@ -92,7 +92,9 @@ pub(super) async fn apply(
     let application = Application { executor, task, ready, signals };
     let step_id = ready.planned.id.clone();
     let (mut attempt, interrupted) = application.where_it_was().await?;
-    let input = match application.input(&outputs) {
+    // What was trusted when the task began may have been denied since.
+    let trusted = executor.shelf.component(&ready.planned.component).await;
+    let input = match trusted.and_then(|_| application.input(&outputs)) {
         Ok(input) => input,
         Err(failure) => {
             return Ok(Attempted { step_id, attempt, outcome: StepOutcome::Failed { failure }, duration_ms: 0 });
