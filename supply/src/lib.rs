@@ -30,9 +30,11 @@
 //! # Invariants
 //!
 //! - [`Supplier::artifact`] is the only way to an artifact's content, and returns nothing that is not
-//!   signed by a key which the trust policy names for its kind. The signature is verified before the
-//!   manifest is parsed, and again on every request, also for what is in the store.
-//! - The bytes returned are the bytes that were hashed.
+//!   signed as the trust policy in force demands for its kind. Signatures are verified before the
+//!   manifest is parsed, also for what is in the store. A good verdict is kept in memory for exactly
+//!   this manifest, kind, policy and trusted root; a changed policy is seen by the next request.
+//! - The bytes returned are the bytes that were hashed: one buffer, never read again.
+//! - A new trust policy takes effect only if the current one's `trust_policy` rule accepts it.
 //! - `UNSIGNED`, `UNTRUSTED`, `UNAVAILABLE` and `MALFORMED` are never reported for one another: a
 //!   registry that fails is never taken for one that says no.
 //! - Nothing is read to memory without a limit, and nothing waits without one.

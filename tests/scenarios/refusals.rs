@@ -2,7 +2,7 @@
 
 use fettle_model::{catalog::Catalog, name::StepKind};
 use fettle_supply::{ArtifactKind, SigningKey};
-use fettle_tests::{Fleet, Supply};
+use fettle_tests::{Fleet, Supply, fleet::step};
 use serde_json::{Value, json};
 
 use crate::{NOOP, POLICY, PROGRAMS};
@@ -61,14 +61,54 @@ async fn a_component_that_is_denied_while_the_node_runs_is_refused_at_once() {
     let operation = fleet.run("test.noop", &json!({ "time": "first" })).await;
     assert_eq!(operation["status"], "succeeded", "{operation:#}");
     // The component was verified, is compiled and in memory; nothing is restarted.
-    let component = fettle_model::digest::Digest::of(&fettle_tests::supply::component("noop"));
-    let mut policy: Value = serde_json::from_slice(&std::fs::read(&fleet.host_trust).unwrap()).unwrap();
-    policy["deny"] = json!([{ "digest": component, "reason": "CVE-2026-0001" }]);
-    std::fs::write(&fleet.host_trust, policy.to_string()).unwrap();
+    deny(&fleet.host_trust, "noop");
     let operation = fleet.run("test.noop", &json!({ "time": "second" })).await;
     assert_eq!(operation["status"], "failed", "{operation:#}");
     assert_eq!(operation["failure"]["code"], "supply.untrusted", "{operation:#}");
     assert!(operation["failure"]["message"].as_str().unwrap().contains("CVE-2026-0001"), "{operation:#}");
+}
+
+/// An operation that waits, and then does nothing.
+const WAIT: &str = r"
+operation_type: test.wait
+version: v1
+backend_type: node_agent
+input_schema: { type: object }
+steps:
+  - id: wait
+    uses: command.exec_allowlisted@v1
+    with: { profile: sleep, arguments: { seconds: 4 } }
+    grants: { exec: { profiles: [sleep] } }
+  - id: nothing
+    uses: noop@v1
+    needs: [wait]
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_that_is_denied_while_its_task_runs_is_not_started() {
+    let supply = Supply::with(&["noop", "command-exec-allowlisted"]).await;
+    let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
+    fleet.host_trust = supply.directory().join("node.json");
+    std::fs::copy(&supply.trust, &fleet.host_trust).unwrap();
+    fleet.start_plane().await;
+    fleet.start_host();
+    fleet.node_online().await;
+    fleet.register(&supply.publish(WAIT, POLICY).await).await;
+    let id = fleet.submit("test.wait", &json!({})).await;
+    fleet.until(&id, |operation| operation["steps"][0]["status"] == "running").await;
+    deny(&fleet.host_trust, "noop");
+    let operation = fleet.ended(&id).await;
+    assert_eq!(operation["status"], "failed", "{operation:#}");
+    assert_eq!(step(&operation, "wait")["status"], "succeeded", "{operation:#}");
+    assert!(operation["failure"]["message"].as_str().unwrap().contains("CVE-2026-0001"), "{operation:#}");
+}
+
+/// Adds a component to the deny list of a trust policy.
+fn deny(trust: &std::path::Path, name: &str) {
+    let component = fettle_model::digest::Digest::of(&fettle_tests::supply::component(name));
+    let mut policy: Value = serde_json::from_slice(&std::fs::read(trust).unwrap()).unwrap();
+    policy["deny"] = json!([{ "digest": component, "reason": "CVE-2026-0001" }]);
+    std::fs::write(trust, policy.to_string()).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -113,7 +113,9 @@ pub(super) async fn apply(
     let mut attempt = before.map_or(0, |before| before.last);
     let mut interrupted = before.is_some_and(|before| before.state == AttemptState::Started);
     let repeatable = ready.loaded.descriptor.effect == Effect::Observe;
-    let input = match application.input(&outputs) {
+    // What was trusted when the task began may have been denied since.
+    let trusted = executor.shelf.component(&ready.planned.component).await;
+    let input = match trusted.and_then(|_| application.input(&outputs)) {
         Ok(input) => input,
         Err(failure) => return Ok(Attempted::without_start(step_id, attempt, StepOutcome::Failed { failure })),
     };

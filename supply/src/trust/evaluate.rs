@@ -231,8 +231,11 @@ fn against(kind: ArtifactKind, needed: &Requirement, judged: &Judged<'_>, place:
     if named.peek().is_none() {
         return format!("no rule for `{}` names this signer", kind.name());
     }
-    match named.find_map(|rule| rule.unsaid(statement.signed)) {
-        Some(unsaid) => unsaid,
-        None => "this signer counts already, and each counts once".to_owned(),
+    if let Some(unsaid) = named.find_map(|rule| rule.unsaid(statement.signed)) {
+        return unsaid;
     }
+    let counts = judged.counting().any(|other| other.signed.signer == statement.signed.signer);
+    let reason =
+        if counts { "this signer counts already, and each counts once" } else { "others meet its rules already" };
+    reason.to_owned()
 }

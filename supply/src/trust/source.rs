@@ -10,6 +10,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use fettle_model::digest::Digest;
@@ -153,7 +154,21 @@ pub struct TrustFiles {
     policy: PathBuf,
     root: Option<PathBuf>,
     directory: Option<PathBuf>,
-    loaded: Mutex<Option<(Vec<Stamp>, Arc<Trust>)>>,
+    loaded: Mutex<Option<Loaded>>,
+}
+
+/// How long the files may change without their times showing it: more than a tick of the file system.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What was read, and how the files looked just before.
+#[derive(Debug)]
+struct Loaded {
+    stamps: Vec<Stamp>,
+    /// When the files were first seen to look so.
+    since: Instant,
+    /// Read again after that for long enough: a later change shows.
+    settled: bool,
+    trust: Arc<Trust>,
 }
 
 /// What changes whenever a file or a directory does.
@@ -174,18 +189,23 @@ impl TrustFiles {
         // Taken before the files are read: what changes meanwhile is read again next time.
         let stamps = self.stamps();
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, trust)) = &*loaded
-            && *known == stamps
-        {
-            return Ok(Arc::clone(trust));
+        let before = loaded.take().filter(|before| before.stamps == stamps);
+        if let Some(settled) = before.as_ref().filter(|before| before.settled) {
+            let trust = Arc::clone(&settled.trust);
+            *loaded = before;
+            return Ok(trust);
         }
-        *loaded = None;
-        let trust = Arc::new(self.load()?);
-        tracing::info!(
-            policy = %trust.policy.digest(), revision = trust.policy.revision(), file = %self.policy.display(),
-            "the trust policy was read"
-        );
-        *loaded = Some((stamps, Arc::clone(&trust)));
+        let since = before.as_ref().map_or_else(Instant::now, |before| before.since);
+        let settled = since.elapsed() > TICK;
+        let mut trust = Arc::new(self.load()?);
+        match before {
+            Some(before) if before.trust.digest() == trust.digest() => trust = before.trust,
+            _ => tracing::info!(
+                policy = %trust.policy.digest(), revision = trust.policy.revision(), file = %self.policy.display(),
+                "the trust policy was read"
+            ),
+        }
+        *loaded = Some(Loaded { stamps, since, settled, trust: Arc::clone(&trust) });
         Ok(trust)
     }
 

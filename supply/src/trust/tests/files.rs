@@ -32,6 +32,19 @@ fn a_changed_file_counts_at_once_and_a_broken_one_trusts_nobody() {
     trust.current().unwrap();
 }
 
+#[test]
+fn a_change_that_the_times_of_a_file_do_not_show_is_seen_too() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("trust.yaml");
+    let trust = TrustFiles::new(file.clone(), None, None);
+    // All of one length, and faster than a file system's clock.
+    for _ in 0..50 {
+        let policy = json!({ "step": { "anyOf": [key_rule("team", &key())] } }).to_string();
+        fs::write(&file, &policy).unwrap();
+        assert_eq!(trust.current().unwrap().policy().digest(), super::TrustPolicy::read(&policy).unwrap().digest());
+    }
+}
+
 #[tokio::test]
 async fn the_newest_versions_are_remembered_across_openers_and_never_forgotten_silently() {
     let home = tempfile::tempdir().unwrap();
