@@ -133,6 +133,18 @@ pub enum CommandError {
     /// The plane refused, or does not answer.
     #[error(transparent)]
     Plane(#[from] PlaneError),
+    /// Whoever read standard output has seen enough (`| head`).
+    #[error("nobody reads the result any more")]
+    EnoughRead,
+    /// A submission whose fate is not known.
+    #[error("nobody knows whether the operation was submitted; its idempotency key is `{key}`")]
+    Unconfirmed {
+        /// With it, sending the request again makes no second operation.
+        key: String,
+        /// What happened.
+        #[source]
+        source: PlaneError,
+    },
     /// `fettle dev` cannot run.
     #[error("the development system cannot run")]
     Development(#[source] anyhow::Error),
@@ -169,8 +181,12 @@ impl CommandError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Missing { .. } => Exit::Usage,
+            Self::EnoughRead => Exit::Success,
             Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NotFound,
             Self::NoTrust(TrustError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Exit::NotFound
+            }
+            Self::Key { source: KeyError::Read { source, .. }, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Exit::NotFound
             }
             Self::Read { .. }
@@ -192,7 +208,7 @@ impl CommandError {
             Self::Supply(error) => of_supply(error),
             Self::VerdictMissing => Exit::NotFound,
             Self::Verdict { verdict } => of_verdict(*verdict),
-            Self::Plane(error) => error.exit(),
+            Self::Plane(error) | Self::Unconfirmed { source: error, .. } => error.exit(),
             Self::Ended { status: OperationStatus::Canceled, .. } => Exit::Canceled,
             Self::Ended { .. } => Exit::Failed,
             Self::Interrupted => Exit::Interrupted,
@@ -202,7 +218,20 @@ impl CommandError {
     /// Whether everything was shown already.
     #[must_use]
     pub const fn is_shown(&self) -> bool {
-        matches!(self, Self::Ended { .. } | Self::Verdict { .. } | Self::VerdictMissing | Self::Interrupted)
+        matches!(
+            self,
+            Self::Ended { .. } | Self::Verdict { .. } | Self::VerdictMissing | Self::Interrupted | Self::EnoughRead
+        )
+    }
+
+    /// Why standard output cannot be written.
+    pub(crate) fn output(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::EnoughRead } else { Self::Output(error) }
+    }
+
+    /// What went wrong between this program and a plane, if that is what went wrong.
+    pub(crate) const fn plane(&self) -> Option<&PlaneError> {
+        if let Self::Plane(source) | Self::Unconfirmed { source, .. } = self { Some(source) } else { None }
     }
 
     /// What to do about it, where the sentence does not say.
@@ -210,6 +239,11 @@ impl CommandError {
     pub fn help(&self) -> Option<String> {
         if let Self::Missing { fix, .. } | Self::Build { fix, .. } = self {
             return Some(fix.clone());
+        }
+        if let Self::Unconfirmed { key, .. } = self {
+            return Some(format!(
+                "send the same command again with `--idempotency-key {key}`: it makes the operation, or finds it"
+            ));
         }
         if let Self::Plane(error) = self {
             return error.help();
