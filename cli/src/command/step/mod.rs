@@ -3,6 +3,7 @@
 mod build;
 mod inspect;
 mod look;
+mod new;
 mod publish;
 mod verify;
 
@@ -15,6 +16,7 @@ use crate::error::CommandError;
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "each command documents itself")]
 pub enum StepCommand {
+    New(new::New),
     Build(build::Build),
     Publish(publish::Publish),
     Inspect(inspect::Inspect),
@@ -28,6 +30,7 @@ impl StepCommand {
     /// As the command says.
     pub async fn run(&self, session: &Session) -> Result<(), CommandError> {
         match self {
+            Self::New(command) => command.run(session).await,
             Self::Build(command) => command.run(session).await,
             Self::Publish(command) => command.run(session).await,
             Self::Inspect(command) => command.run(session).await,
