@@ -92,8 +92,8 @@ impl Workbench {
         let narrow = self.write("narrow.yaml", &narrow.replace("write: [data]", "read: [data]"));
         let (code, _, error) = self.fail(&[&check[..], &[&narrow]].concat()).await;
         assert_eq!(code, 3, "{error}");
-        assert!(error.contains("/steps/1/grants/exec/profiles: the policy bundle has no command profile `hello`"));
-        assert!(error.contains("/steps/1/grants: `files.write: data` is beyond the ceiling"), "{error}");
+        assert!(error.contains("/steps/1/grants/exec") && error.contains("hello"), "{error}");
+        assert!(error.contains("/steps/1/grants/files") && error.contains("data"), "{error}");
         let broken = self.write("broken.yaml", &POLICY.replace("/usr/bin/true", "bin/true"));
         let (code, _, error) = self.fail(&[&check[..], &[&broken]].concat()).await;
         assert_eq!(code, 3, "{error}");

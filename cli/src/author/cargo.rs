@@ -204,6 +204,13 @@ impl Package {
     }
 }
 
+/// Formats a crate as its toolchain does. Where that has no formatter the crate stays as it is: it works.
+pub async fn format(directory: &Path) {
+    let mut cargo = program("cargo", directory);
+    cargo.arg("fmt");
+    let _ = output(cargo, "cargo").await;
+}
+
 /// Makes a crate's `Cargo.lock`, from the versions of another one where it names them.
 ///
 /// # Errors

@@ -91,6 +91,7 @@ impl New {
         })?;
         let directory = self.parent.join(self.name.as_str());
         write(&directory, &files)?;
+        cargo::format(&directory).await;
         let lock = self.sdk.sdk_path.as_deref().and_then(lock_beside);
         let locked = cargo::lock(&directory, lock.as_deref()).await;
         if let Err(error) = &locked {
