@@ -133,6 +133,14 @@ pub enum CommandError {
     /// The plane refused, or does not answer.
     #[error(transparent)]
     Plane(#[from] PlaneError),
+    /// A step lacks statements that it must have.
+    #[error("{reference} has no {missing} by somebody whom the trust policy names, about this component")]
+    Unattested {
+        /// Which.
+        reference: String,
+        /// Types of what is missing.
+        missing: String,
+    },
     /// Whoever read standard output has seen enough (`| head`).
     #[error("nobody reads the result any more")]
     EnoughRead,
@@ -207,6 +215,7 @@ impl CommandError {
             Self::Rotation(error) => of_rotation(error),
             Self::Supply(error) => of_supply(error),
             Self::VerdictMissing => Exit::NotFound,
+            Self::Unattested { .. } => Exit::Denied,
             Self::Verdict { verdict } => of_verdict(*verdict),
             Self::Plane(error) | Self::Unconfirmed { source: error, .. } => error.exit(),
             Self::Ended { status: OperationStatus::Canceled, .. } => Exit::Canceled,
@@ -247,6 +256,10 @@ impl CommandError {
         }
         if let Self::Plane(error) = self {
             return error.help();
+        }
+        if matches!(self, Self::Unattested { .. }) {
+            let help = "build it with `fettle step build`, and attach what that wrote with `fettle step attest`";
+            return Some(help.to_owned());
         }
         let Self::Key { source, .. } = self else { return None };
         let help = match source {

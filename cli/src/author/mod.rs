@@ -4,6 +4,7 @@
 //! [`build`] builds the same bytes from the same sources, [`copy`] moves sources elsewhere to try it,
 //! [`template`] is the crate of a new step, [`source`] says which sources they are, [`sbom`] and [`provenance`] write it down.
 
+pub mod attested;
 pub mod build;
 pub mod cargo;
 pub mod copy;

@@ -80,3 +80,14 @@ pub fn byproduct(predicate: &Value, name: &str) -> Option<Digest> {
     let one = byproducts.iter().find(|byproduct| byproduct["name"] == name)?;
     format!("sha256:{}", one.pointer("/digest/sha256")?.as_str()?).parse().ok()
 }
+
+/// What a provenance says, in short: of which commit, and by whom it was built.
+#[must_use]
+pub fn in_short(predicate: &Value) -> String {
+    let text = |pointer: &str| predicate.pointer(pointer).and_then(Value::as_str);
+    let commit = text("/buildDefinition/externalParameters/source/digest/gitCommit");
+    let commit = commit.map_or_else(|| "no commit".to_owned(), |commit| format!("commit {commit:.12}"));
+    let source = text("/buildDefinition/externalParameters/source/uri").map(|uri| format!(" of {uri}"));
+    let builder = text("/runDetails/builder/id").unwrap_or("nobody knows");
+    format!("{commit}{}, built by {builder}", source.unwrap_or_default())
+}

@@ -10,6 +10,7 @@
 
 mod access;
 mod keys;
+mod referrers;
 mod registry;
 
 use std::{

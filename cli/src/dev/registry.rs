@@ -5,13 +5,15 @@
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use axum::extract::DefaultBodyLimit;
+use axum::{extract::DefaultBodyLimit, middleware};
 use container_registry::{
     ContainerRegistry,
     auth::{Anonymous, Permissions},
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
+
+use super::referrers;
 
 /// How long open transfers may go on after it was told to stop.
 const GRACE: Duration = Duration::from_secs(5);
@@ -34,7 +36,8 @@ impl Registry {
         let everybody = Arc::new(Anonymous::new(Permissions::ReadWrite, Permissions::ReadWrite));
         let registry = ContainerRegistry::builder().storage(directory).auth_provider(everybody).build();
         let app = registry.context("the registry cannot use its directory")?.make_router();
-        let app = app.layer(DefaultBodyLimit::disable());
+        let lists = Arc::new(directory.join("referrers"));
+        let app = app.layer(middleware::from_fn_with_state(lists, referrers::keep)).layer(DefaultBodyLimit::disable());
         let listener = TcpListener::bind(listen).await.with_context(|| {
             format!(
                 "the registry cannot listen on {listen}, where it was or should be; free the port (what was \

@@ -260,14 +260,14 @@ mod tests {
     async fn heard(client: &PlaneClient) -> (usize, Result<(), PlaneError>) {
         let mut follower = Follower::of_logs(client, "x", None, HASTY);
         let mut lines = 0;
-        while let Some(heard) = follower.next().await {
-            match heard {
-                Ok(Followed::Log(_)) => lines += 1,
-                Ok(_) => {}
-                Err(error) => return (lines, Err(error)),
+        let all = async {
+            while let Some(heard) = follower.next().await {
+                lines += usize::from(matches!(heard?, Followed::Log(_)));
             }
-        }
-        (lines, Ok(()))
+            Ok(())
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(30), all).await.expect("it is followed for ever");
+        (lines, ended)
     }
 
     fn line(number: usize) -> String {

@@ -40,6 +40,18 @@ fn git(directory: &Path, arguments: &[&str]) {
     run(program("git", directory, &[&identity, arguments].concat()));
 }
 
+/// What cargo fetched before, under another path.
+fn cargo_home(parent: &Path) -> PathBuf {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.unwrap_or_else(|| Path::new(&std::env::var_os("HOME").unwrap()).join(".cargo"));
+    let moved = parent.join("another-cargo-home");
+    fs::create_dir(&moved).unwrap();
+    for entry in fs::read_dir(home).unwrap().map(Result::unwrap) {
+        std::os::unix::fs::symlink(entry.path(), moved.join(entry.file_name())).unwrap();
+    }
+    moved
+}
+
 #[test]
 fn two_builds_of_one_commit_in_two_places_give_the_same_bytes() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -53,9 +65,10 @@ fn two_builds_of_one_commit_in_two_places_give_the_same_bytes() {
     git(other.path(), &["clone", "--quiet", first.to_str().unwrap(), second.to_str().unwrap()]);
     git(&second, &["remote", "set-url", "origin", "https://bob@git.example.com/acme/same"]);
     let here = build(&first, &[]);
-    // Another machine says other things in its environment.
+    // Another machine says other things in its environment, and keeps sources elsewhere.
     let mut there = fettle(&second, &["step", "build", "--json"]);
     there.env("RUSTFLAGS", "-Copt-level=0").env("CARGO_PROFILE_STEP_LTO", "false").env("USER", "bob");
+    there.env("CARGO_HOME", cargo_home(other.path()));
     let there = json(there);
     assert_eq!(here["digest"], there["digest"]);
     assert_eq!(here["commit"], there["commit"]);

@@ -8,11 +8,10 @@ use fettle_cli::dev::{self, Options};
 use crate::{built_before, root, text};
 
 /// What is shown, in this order.
-const SHOWN: [&str; 7] = [
+const SHOWN: [&str; 6] = [
     "holds acme.node.greeting@v1",
     "test result: ok",
     "kind       acme.node.greeting@v1",
-    "the same bytes from a copy in another directory",
     "asks for",
     "fettle:files/files",
     "/steps/acme.node.greeting@sha256:",
@@ -21,8 +20,9 @@ const SHOWN: [&str; 7] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn writing_a_step_works_when_it_is_pasted() {
     let document = fs::read_to_string(root().join("docs/how-to/write-a-step.md")).unwrap();
-    let blocks: Vec<&str> =
-        document.split("```sh\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
+    let blocks = document.split("```sh\n").skip(1).map(|rest| rest.split_once("```").unwrap().0);
+    // That one compiles everything again; `building.rs` tries it on less.
+    let blocks: Vec<&str> = blocks.filter(|block| !block.contains("--check-reproducible")).collect();
     assert!(blocks.len() > 4, "{blocks:?}");
     // What dependencies were built to is kept from run to run.
     let keep = format!("ln -s {} target\n", built_before().display());

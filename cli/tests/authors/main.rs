@@ -1,6 +1,7 @@
 //! What authors do: make a step, build it, build it again elsewhere, publish it with what is known of it.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
+mod attesting;
 mod building;
 mod how_to;
 mod making;

@@ -11,13 +11,14 @@ use super::{
     Session,
     look::{self, Look},
 };
-use crate::{command::verdict, error::CommandError, output, supply::TrustArguments};
+use crate::{author::attested, command::verdict, error::CommandError, output, supply::TrustArguments};
 
 /// Shows what a step is: kind, effect, schemas, the capabilities it asks for and why, what it really
 /// imports, size and digest.
 ///
 /// A file is taken as it is. A reference is fetched and must be signed by somebody whom the trust
-/// policy names: nothing unsigned is ever compiled.
+/// policy names: nothing unsigned is ever compiled. What is attached to it is listed, and whether it is
+/// believed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -34,22 +35,28 @@ pub struct Inspect {
 impl Inspect {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
         let path = Path::new(&self.step);
-        let (seen, reference, signer) = match self.step.parse::<Reference>() {
+        let (seen, reference, signer, attested) = match self.step.parse::<Reference>() {
             Ok(reference) if !path.exists() => {
-                let artifact = self.trust.supplier(session)?.artifact(ArtifactKind::Step, &reference).await?;
+                let supplier = self.trust.supplier(session)?;
+                let artifact = supplier.artifact(ArtifactKind::Step, &reference).await?;
                 let signers = verdict::signers(&artifact);
-                (look::look(path, artifact.content).await?, Some(reference), Some(signers))
+                let seen = look::look(path, artifact.content).await?;
+                let attested = supplier.attested(&reference, seen.digest).await?;
+                (seen, Some(reference), Some(signers), attested)
             }
-            Ok(_) | Err(_) => (look::look(path, look::read(path).await?).await?, None, None),
+            Ok(_) | Err(_) => (look::look(path, look::read(path).await?).await?, None, None, Vec::new()),
         };
         let mut answer = json!({
             "digest": seen.digest, "size": seen.size, "descriptor": seen.descriptor, "imports": seen.imports,
-            "reference": reference, "signed_by": signer,
+            "reference": reference, "signed_by": signer, "attestations": attested,
         });
         if let (None, Some(fields)) = (&reference, answer.as_object_mut()) {
-            fields.retain(|name, _| name != "reference" && name != "signed_by");
+            fields.retain(|name, _| !["reference", "signed_by", "attestations"].contains(&name.as_str()));
         }
-        session.show(&answer, |_| text(&seen, signer.as_deref()))
+        session.show(&answer, |_| {
+            let attested = reference.as_ref().map(|_| format!("\nattestations\n{}", attested::text(&attested)));
+            text(&seen, signer.as_deref()) + &attested.unwrap_or_default()
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! `fettle step`
 
+mod attest;
 mod build;
 mod inspect;
 mod look;
@@ -19,6 +20,7 @@ pub enum StepCommand {
     New(new::New),
     Build(build::Build),
     Publish(publish::Publish),
+    Attest(attest::Attest),
     Inspect(inspect::Inspect),
     Verify(verify::Verify),
 }
@@ -33,6 +35,7 @@ impl StepCommand {
             Self::New(command) => command.run(session).await,
             Self::Build(command) => command.run(session).await,
             Self::Publish(command) => command.run(session).await,
+            Self::Attest(command) => command.run(session).await,
             Self::Inspect(command) => command.run(session).await,
             Self::Verify(command) => command.run(session).await,
         }

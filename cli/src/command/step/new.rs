@@ -24,9 +24,10 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  fettle step new node-greeting --kind acme.node.greeting@v1 --sdk-path ~/fettle/steps/sdk
-  fettle step new model-check --kind acme.model.check@v1 --effect observe --capability files \\
-      --capability gpu --sdk-git https://git.example.com/fettle --sdk-rev 4f2a...")]
+  fettle step new greeting --kind acme.greeting@v1 --sdk-path ~/fettle/steps/sdk
+  fettle step new gpu-count --kind acme.gpu.count@v1 --effect observe \\
+      --capability gpu --capability files \\
+      --sdk-git https://git.example.com/fettle --sdk-rev 4f2a91c")]
 pub struct New {
     /// Name of the crate, and of the directory that is made.
     name: CrateName,
@@ -44,6 +45,9 @@ pub struct New {
     parent: PathBuf,
     #[command(flatten)]
     sdk: Sdk,
+    /// The commit of the SDK's git repository.
+    #[arg(long, value_name = "COMMIT", requires = "sdk_git", value_parser = revision)]
+    sdk_rev: Option<String>,
 }
 
 /// Where the SDK is.
@@ -56,9 +60,6 @@ struct Sdk {
     /// The SDK in a git repository.
     #[arg(long, value_name = "URL", value_parser = git_url)]
     sdk_git: Option<String>,
-    /// A commit of that repository.
-    #[arg(long, value_name = "COMMIT", requires = "sdk_git", group = "revision", value_parser = revision)]
-    sdk_rev: Option<String>,
 }
 
 /// What running a step does.
@@ -89,7 +90,8 @@ impl New {
             problem: format!("the template is broken: {error:#}"),
             fix: "report it; this should not be".to_owned(),
         })?;
-        let directory = self.parent.join(self.name.as_str());
+        let parent = self.parent.strip_prefix(".").unwrap_or(&self.parent);
+        let directory = parent.join(self.name.as_str());
         write(&directory, &files)?;
         cargo::format(&directory).await;
         let lock = self.sdk.sdk_path.as_deref().and_then(lock_beside);
@@ -132,16 +134,16 @@ impl New {
             Effect::Converge => descriptor::Effect::Converge,
             Effect::Consume => descriptor::Effect::Consume,
         };
-        let (name, kind, sdk) = (self.name.clone(), self.kind.clone(), self.sdk.dependency()?);
+        let (name, kind, sdk) = (self.name.clone(), self.kind.clone(), self.sdk.dependency(self.sdk_rev.as_deref())?);
         Ok(NewStep { name, kind, effect, capabilities, sdk })
     }
 }
 
 impl Sdk {
     /// The dependency, as a line of `Cargo.toml`.
-    fn dependency(&self) -> Result<String, CommandError> {
+    fn dependency(&self, revision: Option<&str>) -> Result<String, CommandError> {
         if let Some(url) = &self.sdk_git {
-            let revision = self.sdk_rev.as_ref().map(|revision| format!(", rev = \"{revision}\"")).unwrap_or_default();
+            let revision = revision.map(|revision| format!(", rev = \"{revision}\"")).unwrap_or_default();
             return Ok(format!("git = \"{url}\"{revision}"));
         }
         let path = self.sdk_path.clone().unwrap_or_default();
