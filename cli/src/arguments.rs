@@ -52,7 +52,7 @@ enum Command {
     /// Keys that sign artifacts.
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Steps: build, publish, inspect, verify.
+    /// Steps: make, build, publish, attest, inspect, verify.
     #[command(subcommand)]
     Step(StepCommand),
     /// Artifacts: files of any size, and verifying what was signed.

@@ -172,6 +172,26 @@ pub enum CommandError {
     /// The plane refused, or does not answer.
     #[error(transparent)]
     Plane(#[from] PlaneError),
+    /// A step lacks statements that it must have.
+    #[error("{reference} has no {missing} by somebody whom the trust policy names, about this component")]
+    Unattested {
+        /// Which.
+        reference: String,
+        /// Types of what is missing.
+        missing: String,
+    },
+    /// Whoever read standard output has seen enough (`| head`).
+    #[error("nobody reads the result any more")]
+    EnoughRead,
+    /// A submission whose fate is not known.
+    #[error("nobody knows whether the operation was submitted; its idempotency key is `{key}`")]
+    Unconfirmed {
+        /// With it, sending the request again makes no second operation.
+        key: String,
+        /// What happened.
+        #[source]
+        source: PlaneError,
+    },
     /// `fettle dev` cannot run.
     #[error("the development system cannot run")]
     Development(#[source] anyhow::Error),
@@ -208,8 +228,12 @@ impl CommandError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Missing { .. } => Exit::Usage,
+            Self::EnoughRead => Exit::Success,
             Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NotFound,
             Self::NoTrust(TrustError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Exit::NotFound
+            }
+            Self::Key { source: KeyError::Read { source, .. }, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Exit::NotFound
             }
             Self::Read { .. }
@@ -235,8 +259,9 @@ impl CommandError {
             Self::NotGranted { .. } | Self::StepFailed { class: FailureClass::Denied } => Exit::Denied,
             Self::StepFailed { class: FailureClass::InvalidInput } => Exit::Invalid,
             Self::StepFailed { .. } | Self::Differs(_) => Exit::Failed,
+            Self::Unattested { .. } => Exit::Denied,
             Self::Verdict { verdict } => of_verdict(*verdict),
-            Self::Plane(error) => error.exit(),
+            Self::Plane(error) | Self::Unconfirmed { source: error, .. } => error.exit(),
             Self::Ended { status: OperationStatus::Canceled, .. } => Exit::Canceled,
             Self::Ended { .. } => Exit::Failed,
             Self::Interrupted => Exit::Interrupted,
@@ -254,7 +279,18 @@ impl CommandError {
                 | Self::Differs(_)
                 | Self::StepFailed { .. }
                 | Self::Interrupted
+                | Self::EnoughRead
         )
+    }
+
+    /// Why standard output cannot be written.
+    pub(crate) fn output(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::EnoughRead } else { Self::Output(error) }
+    }
+
+    /// What went wrong between this program and a plane, if that is what went wrong.
+    pub(crate) const fn plane(&self) -> Option<&PlaneError> {
+        if let Self::Plane(source) | Self::Unconfirmed { source, .. } = self { Some(source) } else { None }
     }
 
     /// What to do about it, where the sentence does not say.
@@ -263,8 +299,17 @@ impl CommandError {
         if let Self::Missing { fix, .. } | Self::Build { fix, .. } = self {
             return Some(fix.clone());
         }
+        if let Self::Unconfirmed { key, .. } = self {
+            return Some(format!(
+                "send the same command again with `--idempotency-key {key}`: it makes the operation, or finds it"
+            ));
+        }
         if let Self::Plane(error) = self {
             return error.help();
+        }
+        if matches!(self, Self::Unattested { .. }) {
+            let help = "build it with `fettle step build`, and attach what that wrote with `fettle step attest`";
+            return Some(help.to_owned());
         }
         let Self::Key { source, .. } = self else { return None };
         let help = match source {

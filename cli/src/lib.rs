@@ -1,9 +1,11 @@
 //! `fettle`: what authors and administrators type.
 //!
-//! [`command`] has one module per command group; [`plane`] speaks to a plane, [`watch`] draws an
+//! [`command`] has one module per command group; [`author`] builds steps and records how;
+//! [`plane`] speaks to a plane, [`watch`] draws an
 //! operation, [`dev`] runs plane, host and registry in one process.
 
 mod arguments;
+pub mod author;
 pub mod command;
 pub mod context;
 pub mod dev;

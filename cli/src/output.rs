@@ -1,7 +1,11 @@
 //! The one place where results are written, so that `--json` stays JSON.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 /// How results are shown.
@@ -18,11 +22,9 @@ impl Output {
     /// When standard output cannot be written.
     pub fn show<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> io::Result<()> {
         if self.json {
-            let mut json = serde_json::to_string_pretty(value)?;
-            json.push('\n');
-            write(&json)
+            write(&(json_text(&serde_json::to_string_pretty(value)?) + "\n"))
         } else {
-            write(&text(value))
+            write(&harmless(&text(value)))
         }
     }
 
@@ -31,24 +33,62 @@ impl Output {
     /// # Errors
     /// When standard output cannot be written.
     pub fn line<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> io::Result<()> {
-        let mut line = if self.json { serde_json::to_string(value)? } else { text(value) };
-        line.push('\n');
-        write(&line)
+        write(&(if self.json { json_text(&serde_json::to_string(value)?) } else { harmless(&text(value)) } + "\n"))
     }
 }
 
-/// Writes to standard output. A reader that has seen enough (`| head`) is no error.
+/// Whether a character could steer a terminal, or make a line read as another one: control characters
+/// of both sets (C0, C1), and those that turn the direction of text.
+pub(crate) fn steers(character: char) -> bool {
+    let turns =
+        matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    character.is_control() || turns
+}
+
+/// Lines without what could steer a terminal.
+fn harmless(text: &str) -> String {
+    text.chars().filter(|character| *character == '\n' || !steers(*character)).collect()
+}
+
+/// The same JSON with what could steer a terminal written as `\uXXXX`. Outside of strings JSON has no
+/// such character but line ends.
+pub(crate) fn json_text(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character != '\n' && steers(character) {
+            let _ = write!(text, "\\u{:04x}", u32::from(character));
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
+/// Writes to standard output. `BrokenPipe` says that the reader has seen enough (`| head`).
 pub(crate) fn write(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+}
+
+/// Where the work goes on without a reader: one that has seen enough is no error.
+pub(crate) fn even_if_unread(written: io::Result<()>) -> io::Result<()> {
+    match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+        written => written,
     }
+}
+
+/// Whether nobody reads standard output any more.
+pub(crate) fn reader_is_gone() -> bool {
+    let stdout = io::stdout();
+    let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+    // Errors are told whatever is asked for; a full pipe is none.
+    poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }
 
 /// Writes a remark to standard error; losing one is no reason to fail.
 pub(crate) fn remark(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
 }
 
 /// Aligns cells in columns, two spaces between them; the last column is not padded.
@@ -123,6 +163,16 @@ pub fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_is_shown_steers_a_terminal() {
+        let hostile = "a\u{9b}2J\u{1b}[31m\u{7f}\u{202e}txt.exe\u{2066}\u{61c}\r";
+        assert_eq!(harmless(&format!("{hostile}\nb")), "a2J[31mtxt.exe\nb");
+        let value = serde_json::json!({ "key\u{85}": hostile });
+        let shown = json_text(&serde_json::to_string_pretty(&value).unwrap());
+        assert!(!shown.chars().any(|character| character != '\n' && steers(character)), "{shown:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+    }
 
     #[test]
     fn columns_align_and_lines_do_not_end_in_spaces() {

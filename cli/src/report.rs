@@ -4,7 +4,7 @@ use std::{error::Error, fmt::Write as _};
 
 use serde_json::json;
 
-use crate::error::CommandError;
+use crate::{error::CommandError, output, plane::PlaneError};
 
 /// The sentence with its causes. A cause that repeats what was said already is left out.
 pub(crate) fn sentence(error: &dyn Error) -> String {
@@ -44,28 +44,31 @@ pub(crate) fn json(error: &CommandError) -> String {
         "code": code(error),
         "violations": violations(error),
         "help": error.help(),
+        "idempotency_key": idempotency_key(error),
         "exit_code": error.exit().code(),
     }});
-    format!("{value}\n")
+    output::json_text(&value.to_string()) + "\n"
 }
 
 fn violations(error: &CommandError) -> &[fettle_model::violation::Violation] {
     if let CommandError::Broken { violations, .. } = error {
         return &violations.0;
     }
-    let CommandError::Plane(error) = error else { return &[] };
-    error.problem().map_or(&[], |problem| &problem.violations)
+    error.plane().and_then(PlaneError::problem).map_or(&[], |problem| &problem.violations)
+}
+
+fn idempotency_key(error: &CommandError) -> Option<&str> {
+    if let CommandError::Unconfirmed { key, .. } = error { Some(key) } else { None }
 }
 
 fn code(error: &CommandError) -> Option<&str> {
-    let CommandError::Plane(error) = error else { return None };
-    error.problem().map(|problem| problem.code.as_str()).filter(|code| !code.is_empty())
+    error.plane().and_then(PlaneError::problem).map(|problem| problem.code.as_str()).filter(|code| !code.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plane::{PlaneError, Problem};
+    use crate::plane::Problem;
 
     fn refused(status: u16, body: &str) -> CommandError {
         PlaneError::Refused(Problem::read(status, body.as_bytes())).into()
@@ -99,6 +102,21 @@ mod tests {
         );
         let value: serde_json::Value = serde_json::from_str(&json(&error)).unwrap();
         assert_eq!((&value["error"]["code"], &value["error"]["exit_code"]), (&"operation.unknown".into(), &4.into()));
+    }
+
+    #[test]
+    fn a_submission_whose_fate_is_unknown_says_its_key() {
+        let source = PlaneError::Refused(Problem::read(504, b"upstream timed out"));
+        let error = CommandError::Unconfirmed { key: "fettle-07".to_owned(), source };
+        assert_eq!(
+            text(&error),
+            "error: nobody knows whether the operation was submitted; its idempotency key is `fettle-07`: the plane \
+             answered 504 and says: upstream timed out\n\
+             help: send the same command again with `--idempotency-key fettle-07`: it makes the operation, or finds it\n"
+        );
+        let value: serde_json::Value = serde_json::from_str(&json(&error)).unwrap();
+        assert_eq!(value["error"]["idempotency_key"], "fettle-07");
+        assert_eq!(error.exit().code(), 6);
     }
 
     #[test]

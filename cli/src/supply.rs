@@ -9,7 +9,9 @@ use std::{
 
 use clap::Args;
 use fettle_model::{
-    canonical, document,
+    canonical,
+    digest::Digest,
+    document,
     reference::{Reference, Repository},
     violation::{Violation, Violations},
 };
@@ -19,8 +21,13 @@ use fettle_supply::{
     Version,
 };
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
-use crate::{command::Session, error::CommandError};
+use crate::{
+    author::attested::{self, Attested},
+    command::Session,
+    error::CommandError,
+};
 
 /// The variable with the password of a key.
 pub const PASSWORD_VARIABLE: &str = "FETTLE_KEY_PASSWORD";
@@ -42,9 +49,8 @@ pub struct PublishArguments {
     /// Where to push to; a place in the registry of the context file when absent.
     #[arg(long, value_name = "HOST:PORT/PATH")]
     pub repository: Option<Repository>,
-    /// The private key to sign with; its password is in `FETTLE_KEY_PASSWORD`.
-    #[arg(long, env = "FETTLE_KEY", value_name = "FILE")]
-    pub key: Option<PathBuf>,
+    #[command(flatten)]
+    signing: SigningArguments,
     /// The version that is published, like `1.4.0`. It is signed along, with the artifact's name, so that
     /// trust policies can refuse older ones.
     #[arg(long, value_name = "VERSION")]
@@ -53,6 +59,14 @@ pub struct PublishArguments {
     signature: SignatureArguments,
     #[command(flatten)]
     registry: RegistryArguments,
+}
+
+/// With which key.
+#[derive(Clone, Debug, Args)]
+pub struct SigningArguments {
+    /// The private key to sign with; its password is in `FETTLE_KEY_PASSWORD`.
+    #[arg(long, env = "FETTLE_KEY", value_name = "FILE")]
+    pub key: Option<PathBuf>,
 }
 
 /// How to sign.
@@ -172,11 +186,24 @@ impl PublishArguments {
     ) -> Result<Published, CommandError> {
         // All that can be wrong here is found before anything is pushed.
         let repository = self.repository(session, default_path)?;
-        let key = self.key(session)?;
+        let key = self.signing.key(session)?;
         let client = self.registry.client()?;
         let reference = client.push(kind, &repository, content, descriptor).await?;
         self.signature.sign(&client, &reference, &key, self.version(default_path)).await?;
         Ok(Published { reference, signed_by: key.public().id().to_string() })
+    }
+
+    /// Signs statements about what was published, each a predicate with its type, and attaches them.
+    ///
+    /// # Errors
+    /// When there is no key, or the registry fails.
+    pub async fn attest(
+        &self,
+        session: &Session,
+        reference: &Reference,
+        predicates: &[(&'static str, Value)],
+    ) -> Result<(), CommandError> {
+        attest(&self.registry.client()?, &self.signing.key(session)?, reference, predicates).await
     }
 
     /// Pushes and signs a document in canonical JSON.
@@ -217,23 +244,48 @@ impl PublishArguments {
             (None, None) => Err(missing()),
         }
     }
-
-    fn key(&self, session: &Session) -> Result<SigningKey, CommandError> {
-        load_key(self.key.as_ref(), session)
-    }
 }
 
-/// The key that is named, or that of the context.
+/// Signs statements about an artifact and attaches them; those that this key made already stay as they
+/// are.
 ///
 /// # Errors
-/// When none is, or it cannot be read.
-pub fn load_key(named: Option<&PathBuf>, session: &Session) -> Result<SigningKey, CommandError> {
-    let path = named.or(session.context.key.as_ref()).ok_or_else(|| CommandError::Missing {
-        problem: "it is not said which key to sign with".to_owned(),
-        fix: "pass --key FILE or set FETTLE_KEY; `fettle key generate` makes a key".to_owned(),
-    })?;
-    let password = std::env::var(PASSWORD_VARIABLE).unwrap_or_default();
-    SigningKey::load(path, password.as_bytes()).map_err(|source| CommandError::Key { path: path.clone(), source })
+/// When the registry fails.
+pub async fn attest(
+    client: &RegistryClient,
+    key: &SigningKey,
+    reference: &Reference,
+    predicates: &[(&'static str, Value)],
+) -> Result<(), CommandError> {
+    let own = std::slice::from_ref(key.public());
+    let present: Vec<(String, Value)> = client
+        .fetch_attestations(reference)
+        .await?
+        .iter()
+        .filter_map(|evidence| evidence.statement_by(reference.digest, own, None).ok())
+        .map(|attestation| (attestation.predicate_type, attestation.predicate))
+        .collect();
+    for (predicate_type, predicate) in predicates {
+        if !present.iter().any(|(known, content)| known == predicate_type && content == predicate) {
+            client.attest(reference, key, predicate_type, predicate).await?;
+        }
+    }
+    Ok(())
+}
+
+impl SigningArguments {
+    /// The key.
+    ///
+    /// # Errors
+    /// When it is not said which, or it cannot be used.
+    pub fn key(&self, session: &Session) -> Result<SigningKey, CommandError> {
+        let path = self.key.as_ref().or(session.context.key.as_ref()).ok_or_else(|| CommandError::Missing {
+            problem: "it is not said which key to sign with".to_owned(),
+            fix: "pass --key FILE or set FETTLE_KEY; `fettle key generate` makes a key".to_owned(),
+        })?;
+        let password = std::env::var(PASSWORD_VARIABLE).unwrap_or_default();
+        SigningKey::load(path, password.as_bytes()).map_err(|source| CommandError::Key { path: path.clone(), source })
+    }
 }
 
 impl TrustArguments {
@@ -308,6 +360,21 @@ impl TemporarySupplier {
     /// One of the four verdicts.
     pub async fn artifact(&self, kind: ArtifactKind, reference: &Reference) -> Result<Artifact, CommandError> {
         Ok(self.supplier.artifact(kind, reference).await?)
+    }
+
+    /// Every statement that is attached to a step, judged; `component` is what it holds.
+    ///
+    /// # Errors
+    /// When the registry cannot say.
+    pub async fn attested(&self, reference: &Reference, component: Digest) -> Result<Vec<Attested>, CommandError> {
+        let found = self.supplier.attestations(ArtifactKind::Step, reference).await?;
+        Ok(found.into_iter().map(|(evidence, stated)| attested::judge(&evidence, stated, component)).collect())
+    }
+
+    /// The registry that everything comes from.
+    #[must_use]
+    pub fn registry(&self) -> &RegistryClient {
+        self.supplier.registry()
     }
 
     /// A verified document.

@@ -75,10 +75,29 @@ impl Workbench {
         let definition = self.write("definition.yaml", DEFINITION);
         let sound = self.say(&["definition", "check", &definition, "--catalog", &catalog]).await;
         assert!(sound.ends_with("try.it@v1 is sound: 2 steps"), "{sound}");
+        self.check_against_policies(&definition, &catalog, &policy).await;
         let catalog = self.say(&["catalog", "publish", &catalog]).await;
         let policy = self.say(&["policy", "publish", &policy]).await;
         let definition = self.say(&["definition", "publish", &definition]).await;
         self.say(&["definition", "apply", &definition, "--catalog", &catalog, "--policy", &policy]).await;
+    }
+}
+
+impl Workbench {
+    /// What a policy bundle would refuse on every node is told before anything is published.
+    async fn check_against_policies(&self, definition: &str, catalog: &str, policy: &str) {
+        let check = ["definition", "check", definition, "--catalog", catalog, "--policy"];
+        self.say(&[&check[..], &[policy]].concat()).await;
+        let narrow = POLICY.replace("id: hello", "id: other").replace("profiles: [hello]", "profiles: [other]");
+        let narrow = self.write("narrow.yaml", &narrow.replace("write: [data]", "read: [data]"));
+        let (code, _, error) = self.fail(&[&check[..], &[&narrow]].concat()).await;
+        assert_eq!(code, 3, "{error}");
+        assert!(error.contains("/steps/1/grants/exec") && error.contains("hello"), "{error}");
+        assert!(error.contains("/steps/1/grants/files") && error.contains("data"), "{error}");
+        let broken = self.write("broken.yaml", &POLICY.replace("/usr/bin/true", "bin/true"));
+        let (code, _, error) = self.fail(&[&check[..], &[&broken]].concat()).await;
+        assert_eq!(code, 3, "{error}");
+        assert!(error.contains("broken.yaml breaks 1 rule") && error.contains("/profiles/0/command"), "{error}");
     }
 }
 

@@ -22,12 +22,13 @@ use quick_cache::sync::Cache;
 use serde_json::Value;
 
 use crate::{
+    attestation::{Attestation, AttestationEvidence},
     error::{Defect, Distrust, Outage, SupplyError},
     kind::{ArtifactKind, CONFIG_LIMIT, DESCRIPTOR_MEMBER, MANIFEST_LIMIT},
     manifest::{Descriptor, Manifest},
     mutation::{Protection, off},
     registry::{Fault, RegistryClient, check_canonical},
-    signature::{Evidence, Signer},
+    signature::{Evidence, Rejection, Signer},
     store::{ContentStore, StoreError},
     trust::{Accepted, Activation, Chain, Link, RotationError, Seen, Trust, TrustError, TrustSource},
 };
@@ -130,6 +131,24 @@ impl Supplier {
         let failed = |source| SupplyError::Trust { artifact: reference.to_string(), source: Arc::new(source) };
         let trust = self.trust().map_err(failed)?;
         self.fetch(kind, reference, trust).await
+    }
+
+    /// Every statement that is attached to an artifact, each with what it states, or why it is worth
+    /// nothing: somebody whom the trust policy names for the kind has to have signed it, about exactly
+    /// this manifest. It is read from the registry each time.
+    ///
+    /// # Errors
+    /// `Unavailable`; `Malformed` when the list cannot be read; a failure of the trust policy.
+    pub async fn attestations(
+        &self,
+        kind: ArtifactKind,
+        reference: &Reference,
+    ) -> Result<Vec<(AttestationEvidence, Result<Attestation, Rejection>)>, SupplyError> {
+        let failed = |source| SupplyError::Trust { artifact: reference.to_string(), source: Arc::new(source) };
+        let trust = self.trust().map_err(failed)?;
+        let attached = self.shared.registry.fetch_attestations(reference).await?;
+        let stated = |evidence: &AttestationEvidence| trust.policy().stated(kind, reference, evidence, trust.root());
+        Ok(attached.into_iter().map(|evidence| (evidence.clone(), stated(&evidence))).collect())
     }
 
     /// Puts a newer trust policy in force: one that is signed as the current one demands of the kind

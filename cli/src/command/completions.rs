@@ -24,6 +24,6 @@ impl Completions {
     pub fn run(&self) -> Result<(), CommandError> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "fettle", &mut script);
-        output::write(&String::from_utf8_lossy(&script)).map_err(CommandError::Output)
+        output::write(&String::from_utf8_lossy(&script)).map_err(CommandError::output)
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     dev::{self, Options, Running},
     error::CommandError,
     logging,
-    output::{Output, remark},
+    output::{Output, even_if_unread, remark},
 };
 
 /// Runs a plane, a node and a registry in one process until ctrl-c, for development.
@@ -85,7 +85,7 @@ impl Dev {
             "plane": running.plane_url, "registry": running.registry, "data": running.data, "log": log,
             "context": running.context_path,
         });
-        output.show(&told, |_| text(&running, &log)).map_err(CommandError::Output)?;
+        even_if_unread(output.show(&told, |_| text(&running, &log))).map_err(CommandError::Output)?;
         let failure = tokio::select! {
             () = told_to_stop() => None,
             failure = running.failed() => Some(failure),

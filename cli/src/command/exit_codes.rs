@@ -11,5 +11,5 @@ use crate::{error::CommandError, exit::Exit, output::Output};
 pub fn run(output: Output) -> Result<(), CommandError> {
     let codes: Vec<_> =
         Exit::ALL.iter().map(|exit| json!({ "code": exit.code(), "meaning": exit.meaning() })).collect();
-    output.show(&codes, |_| Exit::table()).map_err(CommandError::Output)
+    output.show(&codes, |_| Exit::table()).map_err(CommandError::output)
 }

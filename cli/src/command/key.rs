@@ -89,7 +89,7 @@ impl KeyCommand {
                     made.key_id
                 )
             })
-            .map_err(CommandError::Output)
+            .map_err(CommandError::output)
     }
 }
 

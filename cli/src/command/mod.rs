@@ -38,6 +38,6 @@ impl Session {
     /// # Errors
     /// When standard output cannot be written.
     pub fn show<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), CommandError> {
-        self.output.show(value, text).map_err(CommandError::Output)
+        self.output.show(value, text).map_err(CommandError::output)
     }
 }

@@ -1,12 +1,18 @@
 //! A verdict on an artifact, with everything that it rests on.
 
-use fettle_model::reference::Reference;
+use fettle_model::{digest::Digest, reference::Reference};
 use fettle_supply::{Artifact, ArtifactKind, Finding, SupplyError};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Session;
-use crate::{error::CommandError, exit::Exit, report, supply::TrustArguments};
+use crate::{
+    author::attested::{self, Attested},
+    error::CommandError,
+    exit::Exit,
+    report,
+    supply::{TemporarySupplier, TrustArguments},
+};
 
 /// What there is to say.
 #[derive(Serialize)]
@@ -25,6 +31,9 @@ struct Answer<'a> {
     needed: Option<&'a str>,
     /// What each signature turned out to be.
     chain: &'a [Finding],
+    /// What is attached, when that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attestations: Option<Vec<Attested>>,
 }
 
 /// Fetches an artifact, verifies it and shows the verdict.
@@ -33,6 +42,7 @@ pub(super) async fn show(
     trust: &TrustArguments,
     kind: ArtifactKind,
     reference: &Reference,
+    attestations: bool,
 ) -> Result<(), CommandError> {
     let supplier = trust.supplier(session)?;
     let policy = supplier.trust()?;
@@ -46,19 +56,29 @@ pub(super) async fn show(
         reason: None,
         needed: None,
         chain: &[],
+        attestations: None,
     };
     let error = match supplier.artifact(kind, reference).await {
         Ok(artifact) => {
             let signed_by = signers(&artifact);
             let text = format!("TRUSTED: {reference} is signed by {signed_by}\n{}", lines(&artifact.chain.findings));
             let chain = &artifact.chain;
+            let attestations = if attestations { Some(attested(&supplier, kind, &artifact).await?) } else { None };
+            let text = text + &attestations.as_deref().map(attested::text).unwrap_or_default();
+            let missing = attestations.as_deref().map(attested::missing).unwrap_or_default();
             let answer = Answer {
+                attestations,
                 signed_by: Some(signed_by),
                 needed: Some(&chain.needed),
                 chain: &chain.findings,
                 ..answer("TRUSTED")
             };
-            return session.show(&answer, |_| text);
+            session.show(&answer, |_| text)?;
+            if missing.is_empty() {
+                return Ok(());
+            }
+            let missing = missing.join(" and ");
+            return Err(CommandError::Unattested { reference: reference.to_string(), missing });
         }
         Err(error) => error,
     };
@@ -73,6 +93,21 @@ pub(super) async fn show(
     let text = format!("{reason}\n{}", lines(chain));
     session.show(&Answer { reason: Some(reason), needed, chain, ..answer(verdict.name()) }, |_| text)?;
     Err(if error.exit() == Exit::NotFound { CommandError::VerdictMissing } else { CommandError::Verdict { verdict } })
+}
+
+/// What is attached to an artifact. Of steps only is it known what must be.
+async fn attested(
+    supplier: &TemporarySupplier,
+    kind: ArtifactKind,
+    artifact: &Artifact,
+) -> Result<Vec<Attested>, CommandError> {
+    if kind == ArtifactKind::Step {
+        return supplier.attested(&artifact.reference, Digest::of(&artifact.content)).await;
+    }
+    Err(CommandError::Missing {
+        problem: format!("a {kind} has no attestations to verify"),
+        fix: "leave --attestations out, or name a step".to_owned(),
+    })
 }
 
 /// Who counted, in words.

@@ -42,6 +42,17 @@ pub enum PlaneError {
         /// How long.
         seconds: u64,
     },
+    /// The plane answered again and again, and each answer broke off without anything new.
+    #[error(
+        "the plane at {address} broke off {times} times in a row without saying anything new; the operation goes on \
+         without this program"
+    )]
+    Broken {
+        /// Where it is.
+        address: String,
+        /// How often.
+        times: u32,
+    },
 }
 
 fn sentence(problem: &Problem) -> String {
@@ -75,11 +86,22 @@ impl PlaneError {
         }
     }
 
+    /// Whether the plane may have done what it was asked, all the same.
+    #[must_use]
+    pub const fn may_have_arrived(&self) -> bool {
+        match self {
+            Self::Unreachable { may_have_arrived, .. } => *may_have_arrived,
+            Self::Refused(problem) => matches!(problem.status, 408 | 500..=599),
+            Self::Answer { .. } => true,
+            Self::Address(_) | Self::Token | Self::Lost { .. } | Self::Broken { .. } => false,
+        }
+    }
+
     /// The exit code.
     #[must_use]
     pub const fn exit(&self) -> Exit {
         match self {
-            Self::Unreachable { .. } | Self::Lost { .. } => Exit::Unavailable,
+            Self::Unreachable { .. } | Self::Lost { .. } | Self::Broken { .. } => Exit::Unavailable,
             Self::Refused(problem) => match problem.status {
                 400 | 413 | 422 => Exit::Invalid,
                 401 | 403 => Exit::Denied,
@@ -98,7 +120,12 @@ impl PlaneError {
     pub const fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Refused(problem) => Some(problem),
-            Self::Unreachable { .. } | Self::Answer { .. } | Self::Address(_) | Self::Token | Self::Lost { .. } => None,
+            Self::Unreachable { .. }
+            | Self::Answer { .. }
+            | Self::Address(_)
+            | Self::Token
+            | Self::Lost { .. }
+            | Self::Broken { .. } => None,
         }
     }
 
@@ -108,6 +135,10 @@ impl PlaneError {
         match self {
             Self::Unreachable { .. } | Self::Lost { .. } => Some(
                 "start the plane (`fettle dev`, or `fettle-plane serve`), or name another one with --plane or FETTLE_PLANE"
+                    .to_owned(),
+            ),
+            Self::Broken { .. } => Some(
+                "read the plane's log, and that of what stands between; `fettle operation show` says where the operation is"
                     .to_owned(),
             ),
             Self::Answer { .. } => Some("use a fettle of the same version as the plane".to_owned()),

@@ -9,7 +9,7 @@ mod view;
 pub use self::{
     client::PlaneClient,
     error::PlaneError,
-    follow::{Followed, Follower},
+    follow::{Followed, Follower, Patience},
     problem::Problem,
     view::{
         Definition, DeniedCall, Event, EventPayload, LogLine, NewOperation, Node, Operation, PlanAccess, PlannedAccess,

@@ -14,14 +14,14 @@ use std::io::IsTerminal as _;
 
 use fettle_model::operation::OperationStatus;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::{live::Live, state::WatchState};
 use crate::{
     command::Session,
     error::CommandError,
     output,
-    plane::{Followed, Follower, Operation, PlaneClient},
+    plane::{Followed, Follower, Operation, Patience, PlaneClient},
 };
 
 pub use self::text::clean;
@@ -46,7 +46,7 @@ pub async fn watch(session: &Session, client: &PlaneClient, operation: Operation
     let operation = if operation.steps.is_some() { operation } else { client.operation(&id).await? };
     let mut state = WatchState::new(&operation);
     let mut stage = Stage::choose(session);
-    let mut follower = Follower::of_operation(client, &id);
+    let mut follower = Follower::of_operation(client, &id, Patience::default());
     let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);
     let mut frames = tokio::time::interval(live::FRAME);
@@ -82,9 +82,9 @@ fn finish(stage: &Stage, mut state: WatchState, ended: Operation) -> Result<(), 
     let text = match stage {
         Stage::Live(live) => live.last_frame(&state, now()) + "\n" + &summary::text(&ended),
         Stage::Plain => summary::text(&ended),
-        Stage::Json => format!("{}\n", json!({ "type": "operation", "operation": ended })),
+        Stage::Json => json_text(&json!({ "type": "operation", "operation": ended })) + "\n",
     };
-    output::write(&text).map_err(CommandError::Output)?;
+    write(&text)?;
     result(&ended)
 }
 
@@ -120,7 +120,7 @@ impl Stage {
         };
         state.hear(heard);
         match line {
-            Some(line) => output::write(&(line + "\n")).map_err(CommandError::Output),
+            Some(line) => write(&(line + "\n")),
             None => Ok(()),
         }
     }
@@ -141,10 +141,20 @@ impl Stage {
 
 fn json_line(heard: &Followed) -> Option<String> {
     match heard {
-        Followed::Event { whole, .. } => Some(json!({ "type": "event", "event": whole }).to_string()),
-        Followed::Log(line) => Some(json!({ "type": "log", "log": line }).to_string()),
+        Followed::Event { whole, .. } => Some(json_text(&json!({ "type": "event", "event": whole }))),
+        Followed::Log(line) => Some(json_text(&json!({ "type": "log", "log": line }))),
         Followed::Lost | Followed::Back => None,
     }
+}
+
+fn json_text(value: &Value) -> String {
+    output::json_text(&value.to_string())
+}
+
+/// Writes a part of the story. A reader that has seen enough is no reason to stop watching: the exit
+/// code is still to come.
+fn write(text: &str) -> Result<(), CommandError> {
+    output::even_if_unread(output::write(text)).map_err(CommandError::Output)
 }
 
 fn now() -> Timestamp {

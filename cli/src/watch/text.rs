@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
+use crate::output;
+
 /// Text of others (a step, a node) on one line, without anything that could steer a terminal.
 #[must_use]
 pub fn clean(text: &str) -> String {
     let stripped = console::strip_ansi_codes(text);
     let line = stripped.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().filter(|character| !character.is_control() && !is_bidirectional(*character)).collect()
-}
-
-/// Characters that turn the direction of text, with which a line can be made to read as another one.
-const fn is_bidirectional(character: char) -> bool {
-    matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+    line.chars().filter(|character| !output::steers(*character)).collect()
 }
 
 /// A duration in at most six columns: `0.4s`, `59.9s`, `1m05s`, `3h07m`, `2d03h`.

@@ -12,6 +12,7 @@ use super::{
     version::{NAME_ANNOTATION, VERSION_ANNOTATION, Version},
 };
 use crate::{
+    attestation::{Attestation, AttestationEvidence},
     error::{Defect, Distrust, SupplyError},
     kind::ArtifactKind,
     mutation::{Protection, off},
@@ -67,6 +68,26 @@ impl TrustPolicy {
         let keys = self.keys(kind);
         let believed = |evidence: &Evidence| evidence.statement_by(reference.digest, &keys, root);
         self.evaluate(kind, reference, &signatures.iter().map(believed).collect::<Vec<_>>(), seen)
+    }
+
+    /// What an attestation states, when somebody whom a rule of the kind names stated it. One suffices: to
+    /// attest is not to approve.
+    ///
+    /// # Errors
+    /// Why it is worth nothing.
+    pub(crate) fn stated(
+        &self,
+        kind: ArtifactKind,
+        reference: &Reference,
+        evidence: &AttestationEvidence,
+        root: Option<&TrustedRoot>,
+    ) -> Result<Attestation, Rejection> {
+        let stated = evidence.statement_by(reference.digest, &self.keys(kind), root)?;
+        let mut rules = self.requirement(kind).into_iter().flat_map(Requirement::rules);
+        if rules.any(|rule| rule.names(&stated.signer)) {
+            return Ok(stated);
+        }
+        Err(Rejection::OtherSigner(format!(" but by {}", stated.signer)))
     }
 
     /// # Errors

@@ -25,8 +25,8 @@ const STARTING: [&str; 14] = [
 
 /// Product sources that start programs, besides host/src/capabilities/exec. May only shrink.
 const OTHERS: [&str; 2] = [
-    // An author's machine: the author's own cargo and rustc.
-    "cli/src/command/step/build.rs",
+    // An author's machine: the author's own cargo, rustc and git.
+    "cli/src/author/program.rs",
     // For tests only: a real registry process.
     "supply/src/testing/registry.rs",
 ];

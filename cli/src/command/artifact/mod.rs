@@ -57,7 +57,9 @@ impl ArtifactCommand {
     pub async fn run(&self, session: &Session) -> Result<(), CommandError> {
         match self {
             Self::Push(push) => push.run(session).await,
-            Self::Verify(verify) => verdict::show(session, &verify.trust, verify.kind.into(), &verify.reference).await,
+            Self::Verify(verify) => {
+                verdict::show(session, &verify.trust, verify.kind.into(), &verify.reference, verify.attestations).await
+            }
             Self::Sign(sign) => sign.run(session).await,
             Self::Copy(copy) => copy.run(session).await,
         }
@@ -75,6 +77,9 @@ pub struct Verify {
     /// What it should be: trust is given per kind.
     #[arg(long, value_enum)]
     kind: Kind,
+    /// A step must also have a bill of materials and a provenance that hold; lists all that is attached.
+    #[arg(long)]
+    attestations: bool,
     #[command(flatten)]
     trust: TrustArguments,
 }

@@ -1,7 +1,5 @@
 //! `fettle artifact sign`
 
-use std::path::PathBuf;
-
 use clap::Args;
 use fettle_model::reference::Reference;
 use serde::Serialize;
@@ -9,7 +7,7 @@ use serde::Serialize;
 use super::Session;
 use crate::{
     error::CommandError,
-    supply::{RegistryArguments, SignatureArguments, load_key},
+    supply::{RegistryArguments, SignatureArguments, SigningArguments},
 };
 
 /// Signs an artifact that is in a registry already, and puts the signature beside it.
@@ -24,9 +22,8 @@ Examples:
 pub struct Sign {
     /// The artifact.
     reference: Reference,
-    /// The private key to sign with; its password is in `FETTLE_KEY_PASSWORD`.
-    #[arg(long, env = "FETTLE_KEY", value_name = "FILE")]
-    key: Option<PathBuf>,
+    #[command(flatten)]
+    signing: SigningArguments,
     #[command(flatten)]
     signature: SignatureArguments,
     #[command(flatten)]
@@ -41,7 +38,7 @@ struct Signed {
 
 impl Sign {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let key = load_key(self.key.as_ref(), session)?;
+        let key = self.signing.key(session)?;
         self.signature.sign(&self.registry.client()?, &self.reference, &key, Vec::new()).await?;
         let signed = Signed { reference: self.reference.clone(), signed_by: key.public().id().to_string() };
         session.show(&signed, |signed| format!("{} is signed by {}\n", signed.reference, signed.signed_by))

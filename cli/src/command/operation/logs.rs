@@ -1,14 +1,20 @@
 //! `fettle operation logs`
 
+use std::time::Duration;
+
 use clap::Args;
 
 use super::Session;
 use crate::{
     command::target::PlaneArguments,
     error::CommandError,
-    plane::{Followed, Follower, LogLine, PlaneClient},
+    output,
+    plane::{Followed, Follower, LogLine, Patience, PlaneClient},
     watch::plain,
 };
+
+/// How often a follower looks whether somebody still reads.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Prints the log of an operation: time, step, text. With `--json`, one JSON value per line.
 #[derive(Debug, Args)]
@@ -51,13 +57,21 @@ impl Logs {
     }
 
     async fn follow(&self, session: &Session, client: &PlaneClient) -> Result<(), CommandError> {
-        let mut follower = Follower::of_logs(client, &self.id, self.step.as_deref());
-        while let Some(heard) = follower.next().await {
-            if let Followed::Log(line) = heard? {
-                show(session, &line)?;
+        let mut follower = Follower::of_logs(client, &self.id, self.step.as_deref(), Patience::default());
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                heard = follower.next() => match heard.transpose()? {
+                    Some(Followed::Log(line)) => show(session, &line)?,
+                    Some(Followed::Event { .. } | Followed::Lost | Followed::Back) => {}
+                    None => return Ok(()),
+                },
+                // A reader that went away is otherwise noticed with the next line only, hours later.
+                _ = look.tick() => if output::reader_is_gone() {
+                    return Err(CommandError::EnoughRead);
+                },
             }
         }
-        Ok(())
     }
 }
 
@@ -66,5 +80,5 @@ fn show(session: &Session, line: &LogLine) -> Result<(), CommandError> {
         let at = line.at.as_deref().unwrap_or_default();
         format!("{} {}  {}", plain::time(at), line.step_id, plain::logged(line))
     };
-    session.output.line(line, text).map_err(CommandError::Output)
+    session.output.line(line, text).map_err(CommandError::output)
 }

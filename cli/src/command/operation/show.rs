@@ -58,7 +58,7 @@ fn text(operation: &Operation) -> String {
     line("started", operation.started_at.as_deref().unwrap_or_default());
     line("finished", operation.finished_at.as_deref().unwrap_or_default());
     if let Some(inputs) = operation.rest.get("inputs") {
-        line("inputs", &inputs.to_string());
+        line("inputs", &output::json_text(&inputs.to_string()));
     }
     let steps = operation.steps.as_deref().unwrap_or_default();
     if !steps.is_empty() {
@@ -72,7 +72,7 @@ fn text(operation: &Operation) -> String {
             let _ = write!(text, "\n{} failed: {}\n", step.step_id, clean(&failure.to_string()));
         }
         if let Some(output) = &step.output {
-            let output = serde_json::to_string_pretty(output).unwrap_or_default();
+            let output = output::json_text(&serde_json::to_string_pretty(output).unwrap_or_default());
             let _ = write!(text, "\n{} put out {output}\n", step.step_id);
         }
     }
@@ -109,4 +109,28 @@ fn row(step: &Step) -> Vec<String> {
     let attempts = if step.attempt_number == 0 { String::new() } else { step.attempt_number.to_string() };
     let time = step.duration_ms.filter(|_| step.attempt_number > 0).map(|took| format!("{took} ms"));
     vec![step.step_id.clone(), step.kind.clone(), status, attempts, time.unwrap_or_default()]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_step_put_out_cannot_steer_the_terminal() {
+        let hostile = "\u{9b}2J\u{1b}]0;title\u{7}\u{202e}gpj.exe\u{2069}";
+        let operation = json!({
+            "operation_id": "01J", "operation_type": "a.b", "version": "v1", "status": "failed",
+            "created_at": "2026-11-20T10:00:00Z", "target_selector": {"node": hostile}, "inputs": {"name": hostile},
+            "failure": {"class": "permanent", "code": "a.b", "message": hostile},
+            "steps": [{"step_id": "one", "kind": "k@v1", "component": "c", "status": "failed",
+                       "output": {"name": hostile, "list": [hostile]},
+                       "failure": {"class": "permanent", "code": "a.b", "message": hostile}}],
+        });
+        let shown = text(&serde_json::from_value(operation).unwrap());
+        assert!(!shown.chars().any(|character| character != '\n' && output::steers(character)), "{shown:?}");
+        // What it is can still be told, and copied.
+        assert!(shown.contains(r#""name": "\u009b2J\u001b]0;title\u0007\u202egpj.exe\u2069""#), "{shown}");
+    }
 }

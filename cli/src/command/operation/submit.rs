@@ -3,12 +3,13 @@
 use clap::Args;
 
 use super::{Session, request::Request};
-use crate::{command::target::PlaneArguments, error::CommandError, watch};
+use crate::{command::target::PlaneArguments, error::CommandError, plane::PlaneError, watch};
 
 /// Submits an operation and prints its id, or follows it until it is over.
 ///
 /// The same request with the same idempotency key makes one operation, however often it is sent;
-/// without one, each submission makes a new operation.
+/// without one, each submission makes a new operation. Where the plane does not say whether it made the
+/// operation (a timeout, an answer of 5xx), the error names the key to send again.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -33,11 +34,19 @@ impl Submit {
         let key = self.idempotency_key.clone().or_else(random_key);
         let request = self.request.read(session, key)?;
         let client = self.plane.client(session)?;
-        let operation = client.submit(&request).await?;
+        let operation = client.submit(&request).await.map_err(|source| told(source, request.idempotency_key))?;
         if self.watch {
             return watch::watch(session, &client, operation).await;
         }
         session.show(&operation, |operation| format!("{}\n", operation.operation_id))
+    }
+}
+
+/// Where the operation may have been made, the key is told: with it, nobody makes a second one.
+fn told(source: PlaneError, key: Option<String>) -> CommandError {
+    match key {
+        Some(key) if source.may_have_arrived() => CommandError::Unconfirmed { key, source },
+        Some(_) | None => source.into(),
     }
 }
 

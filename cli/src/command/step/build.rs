@@ -1,29 +1,38 @@
 //! `fettle step build`
 
-use std::{
-    path::{Path, PathBuf},
-    process::Stdio,
-};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Deserialize;
-use serde_json::json;
-use tokio::process::Command;
+use fettle_model::{digest::Digest, name::StepKind};
+use serde::Serialize;
 
 use super::{Session, look};
-use crate::{error::CommandError, output};
+use crate::{
+    author::{
+        build,
+        cargo::{Metadata, Package},
+        copy, provenance,
+        record::{self, Record},
+        sbom,
+        source::Source,
+        toolchain::{TARGET, Toolchain},
+    },
+    error::CommandError,
+    output,
+};
 
-const TARGET: &str = "wasm32-wasip2";
-const PROFILE: &str = "step";
-
-/// Builds a crate into a component: `cargo build --profile step --target wasm32-wasip2`, nothing else.
+/// Builds a crate into a component, the same bytes from the same sources wherever it is done.
 ///
-/// Then asks the component what it is and prints path, size, digest and kind.
+/// `Cargo.lock` is taken as it is. Variables of the environment and flags of this machine's
+/// configuration do not reach the compiler, and directories are renamed in what it writes. Then the
+/// component is asked what it is. Beside it are written its bill of materials (`.sbom.json`,
+/// CycloneDX) and its provenance (`.provenance.json`, SLSA), which `fettle step publish` signs.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   fettle step build steps/file-render
   fettle step build -p fettle-step-file-render
+  fettle step build --check-reproducible --json
 
 The crate's workspace needs a profile `step`:
   [profile.step]
@@ -40,14 +49,29 @@ pub struct Build {
     /// A package of the workspace in this directory.
     #[arg(short, long)]
     package: Option<String>,
+    /// Build a second time from a copy in another directory, and fail when the bytes differ.
+    #[arg(long)]
+    check_reproducible: bool,
+    /// Who builds, for the provenance: a URI that others know this builder by.
+    #[arg(long, env = "FETTLE_BUILDER_ID", value_name = "URI", default_value = provenance::LOCAL_BUILDER)]
+    builder_id: String,
 }
 
-/// A line of cargo's messages, as far as it matters.
-#[derive(Deserialize)]
-struct Message {
-    reason: String,
-    #[serde(default)]
-    filenames: Vec<PathBuf>,
+/// What was built.
+#[derive(Debug, Serialize)]
+struct Built {
+    path: PathBuf,
+    size: u64,
+    digest: Digest,
+    kind: StepKind,
+    target: &'static str,
+    toolchain: String,
+    commit: Option<String>,
+    sbom: PathBuf,
+    provenance: PathBuf,
+    /// Absent when it was not tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reproducible: Option<bool>,
 }
 
 impl Build {
@@ -56,109 +80,96 @@ impl Build {
             let source = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no such directory");
             return Err(CommandError::Read { path: self.directory.clone(), source });
         }
-        self.check_target().await?;
-        let path = self.build().await?;
-        let seen = look::look(&path, look::read(&path).await?).await?;
-        let answer = json!({ "path": path, "size": seen.size, "digest": seen.digest, "kind": seen.descriptor.kind });
-        session.show(&answer, |_| {
-            format!(
-                "path    {}\nsize    {}\ndigest  {}\nkind    {}\n",
-                path.display(),
-                output::bytes(seen.size),
-                seen.digest,
-                seen.descriptor.kind
-            )
-        })?;
+        let toolchain = Toolchain::of(&self.directory).await?;
+        let metadata = Metadata::locked(&self.directory).await?;
+        let package = metadata.step(&self.directory, self.package.as_deref())?;
+        let source = Source::of(&metadata.workspace_root).await?;
+        if source.changed {
+            output::remark("warning: files differ from the commit, so the provenance names none");
+        }
+        let path = build::build(&metadata, package, &toolchain, &source, &metadata.target_directory).await?;
+        let content = look::read(&path).await?;
+        for directory in build::leaks(&content, &metadata, &toolchain, &metadata.target_directory) {
+            output::remark(&format!("warning: the component names {} of this machine", directory.display()));
+        }
+        if self.check_reproducible {
+            build_elsewhere(&metadata, package, &toolchain, &source, &path, &content).await?;
+        }
+        let seen = look::look(&path, content).await?;
+        let sbom = sbom::write(&metadata, package, seen.digest)?;
+        let made = provenance::Built {
+            package: &package.name,
+            component: seen.digest,
+            sbom: Digest::of(&sbom),
+            toolchain: &toolchain,
+            source: &source,
+            builder: &self.builder_id,
+        };
+        let provenance = format!("{:#}\n", provenance::predicate(&made)).into_bytes();
+        Record { sbom, provenance }.write(&path)?;
+        let (sbom, provenance) = record::paths(&path);
+        let built = Built {
+            size: seen.size,
+            digest: seen.digest,
+            kind: seen.descriptor.kind.clone(),
+            target: TARGET,
+            toolchain: toolchain.rustc.clone(),
+            commit: source.commit.clone(),
+            sbom,
+            provenance,
+            reproducible: self.check_reproducible.then_some(true),
+            path: path.clone(),
+        };
+        session.show(&built, text)?;
         seen.check(&path)
     }
-
-    /// The toolchain is asked in the crate's directory: its `rust-toolchain.toml` counts.
-    async fn check_target(&self) -> Result<(), CommandError> {
-        let answer = program("rustc", &self.directory)
-            .args(["--print", "target-libdir", "--target", TARGET])
-            .output()
-            .await
-            .map_err(|error| not_found("rustc", &error))?;
-        let directory = String::from_utf8_lossy(&answer.stdout);
-        if answer.status.success() && Path::new(directory.trim()).is_dir() {
-            return Ok(());
-        }
-        Err(CommandError::Build {
-            problem: format!("the Rust target {TARGET} is not installed"),
-            fix: format!("run `rustup target add {TARGET}` in {}", self.directory.display()),
-        })
-    }
-
-    async fn build(&self) -> Result<PathBuf, CommandError> {
-        let mut cargo = program("cargo", &self.directory);
-        cargo.args(["build", "--profile", PROFILE, "--target", TARGET]);
-        cargo.arg("--message-format=json-render-diagnostics");
-        if let Some(package) = &self.package {
-            cargo.args(["--package", package]);
-        }
-        // What cargo says to people goes where it always goes.
-        let running = cargo.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
-        let running = running.map_err(|error| not_found("cargo", &error))?;
-        let built = running.wait_with_output().await.map_err(|error| not_found("cargo", &error))?;
-        if !built.status.success() {
-            return Err(CommandError::Build {
-                problem: "cargo could not build the step".to_owned(),
-                fix: "read cargo's words above; when it knows no profile `step`, `fettle step build --help` shows one"
-                    .to_owned(),
-            });
-        }
-        let mut found = artifacts(&String::from_utf8_lossy(&built.stdout));
-        match (found.pop(), found.len()) {
-            (Some(path), 0) => Ok(path),
-            (None, _) => Err(CommandError::Build {
-                problem: "the crate has no component".to_owned(),
-                fix: "add `[lib] crate-type = [\"cdylib\", \"rlib\"]` to its Cargo.toml".to_owned(),
-            }),
-            (Some(_), more) => Err(CommandError::Build {
-                problem: format!("{} components were built", more + 1),
-                fix: "name one package with -p".to_owned(),
-            }),
-        }
-    }
 }
 
-/// The components that cargo says it made.
-fn artifacts(messages: &str) -> Vec<PathBuf> {
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Message>(line).ok())
-        .filter(|message| message.reason == "compiler-artifact")
-        .flat_map(|message| message.filenames)
-        .filter(|path| path.extension().is_some_and(|ending| ending == "wasm"))
-        .collect()
-}
-
-#[expect(clippy::disallowed_methods, reason = "an author's machine, not a node: it runs the author's own toolchain")]
-fn program(name: &str, directory: &Path) -> Command {
-    let mut command = Command::new(name);
-    command.current_dir(directory).stdin(Stdio::null()).kill_on_drop(true);
-    command
-}
-
-fn not_found(name: &str, error: &std::io::Error) -> CommandError {
-    CommandError::Build {
-        problem: format!("{name} cannot be started: {error}"),
-        fix: "install Rust with rustup, and put ~/.cargo/bin on the PATH".to_owned(),
+fn text(built: &Built) -> String {
+    let mut rows = vec![
+        ("path", built.path.display().to_string()),
+        ("size", output::bytes(built.size)),
+        ("digest", built.digest.to_string()),
+        ("kind", built.kind.to_string()),
+        ("target", built.target.to_owned()),
+        ("toolchain", built.toolchain.clone()),
+        ("commit", built.commit.clone().unwrap_or_else(|| "none".to_owned())),
+    ];
+    if built.reproducible == Some(true) {
+        rows.push(("again", "the same bytes from a copy in another directory".to_owned()));
     }
+    rows.iter().map(|(name, value)| format!("{name:<10} {value}\n")).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_components_are_found_among_cargos_messages() {
-        let messages = r#"
-            {"reason":"compiler-artifact","package_id":"dep","filenames":["/t/libdep.rlib"]}
-            {"reason":"build-script-executed"}
-            {"reason":"compiler-artifact","package_id":"a","filenames":["/t/step/a.wasm"]}
-            not json
-            {"reason":"build-finished","success":true}"#;
-        assert_eq!(artifacts(messages), [PathBuf::from("/t/step/a.wasm")]);
+/// Builds from a copy of the workspace in another directory, and compares.
+async fn build_elsewhere(
+    metadata: &Metadata,
+    package: &Package,
+    toolchain: &Toolchain,
+    source: &Source,
+    path: &Path,
+    content: &[u8],
+) -> Result<(), CommandError> {
+    let copied = copy::beside(&metadata.workspace_root, &metadata.target_directory)?;
+    // Links in the way to a temporary directory would be written in the component as they are.
+    let root = copied.path().canonicalize();
+    let root = root.map_err(|source| CommandError::Read { path: copied.path().to_owned(), source })?;
+    let there = Metadata::locked(&root).await?;
+    let again = there.step(&root, Some(&package.name))?;
+    let built = build::build(&there, again, toolchain, source, &root.join("target")).await?;
+    let second = look::read(&built).await?;
+    if second == content {
+        return Ok(());
     }
+    let differ = content.iter().zip(second.iter()).position(|(one, other)| one != other);
+    let at = differ.unwrap_or(content.len().min(second.len()));
+    Err(CommandError::Refused {
+        path: path.to_owned(),
+        reason: format!(
+            "the same sources gave {} here and {} in another directory, from byte {at} on; look for a build script or a \
+             macro that reads a path, the time or the machine, and for dependencies by path outside of the workspace",
+            Digest::of(content),
+            Digest::of(&second)
+        ),
+    })
 }

@@ -22,6 +22,7 @@ use super::{
     look::{self, Look},
 };
 use crate::{
+    author::attested,
     command::{access, verdict},
     error::CommandError,
     output,
@@ -36,7 +37,8 @@ use crate::{
 /// there, and for what is denied the line that would allow it.
 ///
 /// A file is taken as it is. A reference is fetched and must be signed by somebody whom the trust
-/// policy names: nothing unsigned is ever compiled.
+/// policy names: nothing unsigned is ever compiled. What is attached to it is listed, and whether it is
+/// believed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -60,13 +62,16 @@ pub struct Inspect {
 impl Inspect {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
         let path = Path::new(&self.step);
-        let (seen, reference, signer) = match self.step.parse::<Reference>() {
+        let (seen, reference, signer, attested) = match self.step.parse::<Reference>() {
             Ok(reference) if !path.exists() => {
-                let artifact = self.trust.supplier(session)?.artifact(ArtifactKind::Step, &reference).await?;
+                let supplier = self.trust.supplier(session)?;
+                let artifact = supplier.artifact(ArtifactKind::Step, &reference).await?;
                 let signers = verdict::signers(&artifact);
-                (look::look(path, artifact.content).await?, Some(reference), Some(signers))
+                let seen = look::look(path, artifact.content).await?;
+                let attested = supplier.attested(&reference, seen.digest).await?;
+                (seen, Some(reference), Some(signers), attested)
             }
-            Ok(_) | Err(_) => (look::look(path, look::read(path).await?).await?, None, None),
+            Ok(_) | Err(_) => (look::look(path, look::read(path).await?).await?, None, None, Vec::new()),
         };
         let grants: Option<Grants> =
             self.grants.as_deref().map(|path| read_document(path, "grant of capabilities")).transpose()?;
@@ -81,12 +86,15 @@ impl Inspect {
         });
         let mut answer = json!({
             "digest": seen.digest, "size": seen.size, "descriptor": seen.descriptor, "imports": seen.imports,
-            "reference": reference, "signed_by": signer, "access": reach,
+            "reference": reference, "signed_by": signer, "access": reach, "attestations": attested,
         });
         if let (None, Some(fields)) = (&reference, answer.as_object_mut()) {
-            fields.retain(|name, _| name != "reference" && name != "signed_by");
+            fields.retain(|name, _| !["reference", "signed_by", "attestations"].contains(&name.as_str()));
         }
-        session.show(&answer, |_| text(&seen, &reach, signer.as_deref()))
+        session.show(&answer, |_| {
+            let attested = reference.as_ref().map(|_| format!("\nattestations\n{}", attested::text(&attested)));
+            text(&seen, &reach, signer.as_deref()) + &attested.unwrap_or_default()
+        })
     }
 }
 

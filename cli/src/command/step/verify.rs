@@ -19,6 +19,7 @@ use crate::{
 #[command(after_long_help = "\
 Examples:
   fettle step verify registry.internal:5000/steps/file.render@sha256:... --trust trust.yaml
+  fettle step verify --attestations registry.internal:5000/steps/file.render@sha256:...
   fettle step verify --kind catalog registry.internal:5000/fettle/catalog@sha256:...
   fettle step verify ...@sha256:... --json | jq '.chain[]'")]
 pub struct Verify {
@@ -27,12 +28,15 @@ pub struct Verify {
     /// What it should be: trust is given per kind.
     #[arg(long, value_enum, default_value_t = Kind::Step)]
     kind: Kind,
+    /// A step must also have a bill of materials and a provenance that hold; lists all that is attached.
+    #[arg(long)]
+    attestations: bool,
     #[command(flatten)]
     trust: TrustArguments,
 }
 
 impl Verify {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        verdict::show(session, &self.trust, self.kind.into(), &self.reference).await
+        verdict::show(session, &self.trust, self.kind.into(), &self.reference, self.attestations).await
     }
 }
