@@ -12,14 +12,16 @@ use wasmtime_wasi::{
     cli::{WasiCli, WasiCliView as _},
     clocks::{WasiClocks, WasiClocksView as _},
     filesystem::{WasiFilesystem, WasiFilesystemView as _},
-    p2::{
-        bindings::{cli, clocks, filesystem, random},
-        pipe::MemoryOutputPipe,
-    },
+    p2::bindings::{cli, clocks, filesystem, random},
     random::WasiRandom,
 };
 
-use super::{limits::Limits, state::AttemptState};
+use super::{
+    limits::Limits,
+    spent::Spent,
+    state::AttemptState,
+    streams::{Beginning, Nowhere},
+};
 
 /// Interfaces (without version) that a component may import and that reach nothing.
 pub const INTERFACES: [&str; 19] = [
@@ -68,10 +70,11 @@ pub(super) fn link(linker: &mut Linker<AttemptState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// A context in which they reach nothing but a small buffer for standard error.
-pub(super) fn context(stderr: MemoryOutputPipe, limits: &Limits) -> WasiCtx {
+/// A context in which they reach nothing; the beginning of standard error is kept.
+pub(super) fn context(stderr: Beginning, spent: &Spent, limits: &Limits) -> WasiCtx {
     WasiCtx::builder()
-        .stderr(stderr)
+        .stdout(Nowhere::new(None, spent.clone(), limits))
+        .stderr(Nowhere::new(Some(stderr), spent.clone(), limits))
         .allow_tcp(false)
         .allow_udp(false)
         .wall_clock(Still)
