@@ -21,6 +21,8 @@ enum Name {
     Step,
     /// Operations per second through plane and host.
     Dispatch,
+    /// Memory of a thousand attempts that wait, against bare wasmtime.
+    Density,
     /// A layer of 1 GB against skopeo.
     Pull,
 }
@@ -37,6 +39,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let (package, bench) = match options.name {
         Name::Step => ("fettle-host", "step"),
         Name::Dispatch => ("fettle-tests", "dispatch"),
+        Name::Density => ("fettle-host", "density"),
         Name::Pull => ("fettle-tests", "pull"),
     };
     let mut command = cargo();

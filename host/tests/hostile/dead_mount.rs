@@ -1,13 +1,18 @@
 //! A mounted file system whose server is gone: whoever asks it blocks in the kernel.
 
-use std::{fs::File, os::fd::AsRawFd as _, path::PathBuf, time::Duration};
+use std::{
+    fs::File,
+    os::fd::AsRawFd as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use fettle_host::sandbox::Limits;
 use serde_json::json;
 
 use crate::{
     attacks::{Attack, Field},
-    common,
+    common::{self, TestNode},
 };
 
 /// A file system in user space without anybody in user space. Ends with this value.
@@ -23,8 +28,15 @@ impl DeadMount {
         std::fs::create_dir_all(&at)?;
         let data = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", server.as_raw_fd());
         let data = std::ffi::CString::new(data).unwrap();
-        rustix::mount::mount("dead", &at, "fuse", rustix::mount::MountFlags::empty(), data.as_c_str())?;
+        // Of a kind that no host asks for its sizes: other tests run beside this one.
+        rustix::mount::mount("dead", &at, "fuse.portal", rustix::mount::MountFlags::empty(), data.as_c_str())?;
         Ok(Self { at, _server: server })
+    }
+
+    /// A list of mounts in which it is a network file system.
+    pub(crate) fn listed(&self, list: &Path) {
+        let line = format!("1 2 0:1 / {} rw - nfs4 server:/data rw\n", self.at.display());
+        std::fs::write(list, line).unwrap();
     }
 }
 
@@ -36,11 +48,15 @@ impl Drop for DeadMount {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mount_whose_server_is_gone_is_named_and_holds_one_thread_at_most() {
-    let field = Field::new(Limits::default()).await;
+    let mut node = TestNode::new();
+    let list = node.directory.path().join("mountinfo");
+    node.node.facts.mounts.clone_from(&list);
+    let field = Field::on(node).await;
     let dead = match DeadMount::new(field.node.directory.path().join("dead")) {
         Ok(dead) => dead,
         Err(error) => return common::skip(&format!("no file system can be mounted here: {error}")),
     };
+    dead.listed(&list);
     let attack = Attack::of("asking a dead mount", json!({"attack": "mounts"}));
     for _ in 0..5 {
         let failure = field.launch(&attack).await.unwrap_err();

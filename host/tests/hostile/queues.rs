@@ -64,7 +64,7 @@ async fn flood(field: &Arc<Field>, attack: &Attack, count: usize) {
         })
         .collect();
     for one in launched {
-        one.await.unwrap();
+        println!("{}", one.await.unwrap());
     }
 }
 

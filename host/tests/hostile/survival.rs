@@ -148,6 +148,7 @@ fn files_below(directory: &std::path::Path) -> Vec<String> {
 async fn field() -> Field {
     let limits = Limits { cpu: Duration::from_millis(700), ..Limits::default() };
     let mut node = TestNode::new();
+    node.node.facts.mounts = node.directory.path().join("mountinfo");
     node.sandbox = Sandbox::new(32, limits).unwrap();
     let data = node.directory.path().join("data");
     std::fs::create_dir_all(&data).unwrap();
@@ -162,6 +163,9 @@ async fn the_host_survives_every_attack_at_once_and_honest_steps_hardly_notice()
     println!("FETTLE_HOSTILE_SEED={seed} FETTLE_HOSTILE_SECONDS={}", period.as_secs());
     let field = Arc::new(field().await);
     let dead = DeadMount::new(field.node.directory.path().join("data/dead")).ok();
+    if let Some(dead) = &dead {
+        dead.listed(&field.node.node.facts.mounts);
+    }
     let silence = Silence::start().await;
     let hostile = Arc::new(attacks(&silence, dead.is_some()));
     // Everything once: what is compiled and pooled stays for good.
