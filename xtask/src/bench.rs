@@ -23,6 +23,8 @@ enum Name {
     Cold,
     /// Operations per second through plane and host.
     Dispatch,
+    /// Memory of a thousand attempts that wait, against bare wasmtime.
+    Density,
     /// A layer of 1 GB against skopeo.
     Pull,
 }
@@ -45,6 +47,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Name::Step => ("fettle-host", "step"),
         Name::Cold => ("fettle-host", "cold"),
         Name::Dispatch => ("fettle-tests", "dispatch"),
+        Name::Density => ("fettle-host", "density"),
         Name::Pull => ("fettle-tests", "pull"),
     };
     let mut command = cargo();

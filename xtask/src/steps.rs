@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::tools::{self, cargo, output, root, target};
 
-/// A crate below `steps/` that becomes a component.
+/// A crate that becomes a component.
 pub(crate) struct StepPackage {
     /// Its name.
     pub(crate) package: String,
@@ -25,15 +25,20 @@ impl StepPackage {
     }
 }
 
-/// All of them: the workspace's members below `steps/` that are built as a `cdylib`.
+/// All of them: the workspace's members below `steps/` that are built as a `cdylib`, and the one that
+/// attacks the host in its tests.
 pub(crate) fn packages() -> anyhow::Result<Vec<StepPackage>> {
     let text = output(cargo().args(["metadata", "--no-deps", "--format-version=1"]))?;
     let metadata: Value = serde_json::from_str(&text).context("cargo metadata is malformed")?;
-    let steps = root().join("steps");
+    let places = [root().join("steps"), root().join("tests/hostile")];
     let mut found = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap_or_default());
-        let Some(directory) = manifest.parent().filter(|directory| directory.starts_with(&steps)) else { continue };
+        let Some(directory) =
+            manifest.parent().filter(|directory| places.iter().any(|place| directory.starts_with(place)))
+        else {
+            continue;
+        };
         let is_component = package["targets"]
             .as_array()
             .into_iter()

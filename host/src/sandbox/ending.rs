@@ -13,7 +13,7 @@ const WORDS: [(&str, Limit); 7] = [
     ("store handle limit exceeded", Limit::Handles),
     ("resource table has no free keys", Limit::Handles),
     ("fuel allocated for hostcalls has been exhausted", Limit::HostCall),
-    ("requested len exceeds limit", Limit::HostCall),
+    ("requested len ", Limit::HostCall),
 ];
 
 pub(super) fn permanent(code: &str, message: impl Into<String>) -> Failure {
@@ -60,5 +60,6 @@ fn reached(error: &wasmtime::Error) -> Option<Limit> {
         return Some(Limit::Stack);
     }
     let text = format!("{error:#}");
-    WORDS.into_iter().find(|(words, _)| text.contains(words)).map(|(_, limit)| limit)
+    let own = Limit::ALL.into_iter().map(|limit| (limit.code(), limit));
+    WORDS.into_iter().chain(own).find(|(words, _)| text.contains(words)).map(|(_, limit)| limit)
 }

@@ -12,17 +12,19 @@ use wasmtime_wasi::{
     cli::{WasiCli, WasiCliView as _},
     clocks::{WasiClocks, WasiClocksView as _},
     filesystem::{WasiFilesystem, WasiFilesystemView as _},
-    p2::{
-        bindings::{cli, clocks, filesystem, random, sockets},
-        pipe::MemoryOutputPipe,
-    },
+    p2::bindings::{cli, clocks, filesystem, random, sockets},
     random::WasiRandom,
     sockets::{WasiSockets, WasiSocketsView as _},
 };
 
 use crate::mutation::{Protection, off};
 
-use super::{limits::Limits, state::AttemptState};
+use super::{
+    limits::Limits,
+    spent::Spent,
+    state::AttemptState,
+    streams::{Beginning, Nowhere},
+};
 
 /// Interfaces (without version) that a component may import and that reach nothing.
 pub const INTERFACES: [&str; 26] = [
@@ -90,11 +92,12 @@ fn link_sockets(linker: &mut Linker<AttemptState>) -> wasmtime::Result<()> {
     sockets::udp_create_socket::add_to_linker::<_, WasiSockets>(linker, AttemptState::sockets)
 }
 
-/// A context in which they reach nothing but a small buffer for standard error.
-pub(super) fn context(stderr: MemoryOutputPipe, limits: &Limits) -> WasiCtx {
+/// A context in which they reach nothing; the beginning of standard error is kept.
+pub(super) fn context(stderr: Beginning, spent: &Spent, limits: &Limits) -> WasiCtx {
     let mut context = WasiCtx::builder();
     context
-        .stderr(stderr)
+        .stdout(Nowhere::new(None, spent.clone(), limits))
+        .stderr(Nowhere::new(Some(stderr), spent.clone(), limits))
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false)

@@ -15,6 +15,7 @@ mod processor;
 mod size;
 mod spent;
 mod state;
+mod streams;
 pub mod tape;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -156,6 +157,12 @@ impl Sandbox {
     #[must_use]
     pub fn compiled_at_once(&self) -> usize {
         self.compiler.most_at_once()
+    }
+
+    /// Places that are free now: of the pool, and beside it.
+    #[must_use]
+    pub fn free_places(&self) -> (usize, usize) {
+        (self.pooled.free(), self.on_demand.free())
     }
 
     const fn place(&self, allocation: Allocation) -> &Queue {

@@ -1,13 +1,14 @@
 //! What belongs to one attempt while its component runs. A fresh one for each call.
 
 use wasmtime::{UpdateDeadline, component::ResourceTable};
-use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView, p2::pipe::MemoryOutputPipe};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use super::{
     inert,
     limits::{Limit, Limits},
     meter::Meter,
     spent::Spent,
+    streams::Beginning,
     tape::Tape,
 };
 use crate::capabilities::Prepared;
@@ -18,23 +19,20 @@ pub struct AttemptState {
     pub(crate) meter: Meter,
     pub(crate) tape: Option<Tape>,
     wasi: WasiCtx,
-    stderr: MemoryOutputPipe,
+    stderr: Beginning,
     table: ResourceTable,
 }
-
-/// What is kept of a component's standard error: enough for the words of a panic.
-const STDERR_LIMIT: usize = 4 << 10;
 
 impl AttemptState {
     pub(super) fn new(capabilities: Prepared, limits: &Limits, spent: Spent, tape: Option<Tape>) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
-        let stderr = MemoryOutputPipe::new(STDERR_LIMIT);
+        let stderr = Beginning::default();
         Self {
             capabilities,
+            wasi: inert::context(stderr.clone(), &spent, limits),
             meter: Meter::new(limits.clone(), spent),
             tape,
-            wasi: inert::context(stderr.clone(), limits),
             stderr,
             table,
         }
@@ -51,7 +49,7 @@ impl AttemptState {
 
     /// What the component wrote to its standard error, in one line.
     pub(super) fn standard_error(&self) -> String {
-        String::from_utf8_lossy(&self.stderr.contents()).trim().replace('\n', " ")
+        self.stderr.text()
     }
 }
 

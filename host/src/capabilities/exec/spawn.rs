@@ -125,7 +125,15 @@ impl Spawner {
     /// # Errors
     /// When the system has no thread left.
     pub fn start(cgroups: Option<Cgroups>, pressure: &Pressure) -> io::Result<Self> {
-        let children = Queue::new(CHILDREN, pressure);
+        Self::with_children(CHILDREN, cgroups, pressure)
+    }
+
+    /// The same, for so many programs at once.
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub fn with_children(children: usize, cgroups: Option<Cgroups>, pressure: &Pressure) -> io::Result<Self> {
+        let children = Queue::new(children, pressure);
         Ok(Self { starts: thread("fettle-spawn")?, ends: thread("fettle-reap")?, children, cgroups })
     }
 

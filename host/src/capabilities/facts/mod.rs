@@ -24,13 +24,16 @@ const DEADLINE: Duration = Duration::from_secs(10);
 pub struct Source {
     /// `/dev/kmsg`, or a recording of it.
     pub kernel_log: PathBuf,
+    /// `/proc/self/mountinfo`, or a recording of it.
+    pub mounts: PathBuf,
     /// Mounts that were asked and have not answered yet.
     pub silent: Silent,
 }
 
 impl Default for Source {
     fn default() -> Self {
-        Self { kernel_log: PathBuf::from("/dev/kmsg"), silent: Silent::default() }
+        let mounts = PathBuf::from("/proc/self/mountinfo");
+        Self { kernel_log: PathBuf::from("/dev/kmsg"), mounts, silent: Silent::default() }
     }
 }
 
@@ -92,7 +95,7 @@ impl Facts {
     }
 
     pub(super) async fn filesystems(&mut self) -> Result<Vec<Filesystem>, Error> {
-        let listed = self.read(Fact::Filesystems, |_| mounts::list()).await?;
+        let listed = self.read(Fact::Filesystems, |source| mounts::list(&source.mounts)).await?;
         mounts::ask(&self.configured.blocking, &self.configured.source.silent, listed).await.map_err(Error::Unavailable)
     }
 

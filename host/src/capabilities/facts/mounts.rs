@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use procfs::{FromRead as _, process::MountInfos};
 use tokio::sync::mpsc;
 
 use super::read::unreadable;
@@ -92,11 +93,9 @@ pub(super) struct Mount {
     read_only: bool,
 }
 
-/// All mounts that hold data, as the kernel lists them.
-pub(super) fn list() -> Result<Vec<Mount>, String> {
-    let mounts = procfs::process::Process::myself()
-        .and_then(|own| own.mountinfo())
-        .map_err(unreadable("/proc/self/mountinfo"))?;
+/// All mounts that hold data, as the kernel lists them in this file.
+pub(super) fn list(mounts: &Path) -> Result<Vec<Mount>, String> {
+    let mounts = MountInfos::from_file(mounts).map_err(unreadable("the list of mounts"))?;
     let mut found: Vec<Mount> = Vec::new();
     for mount in mounts.0.into_iter().filter(|mount| !PSEUDO.contains(&mount.fs_type.as_str())) {
         // A later mount hides an earlier one at the same place.
@@ -201,7 +200,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_root_of_this_machine_is_found() {
-        let found = ask(&Blocking::default(), &Silent::default(), list().unwrap()).await.unwrap();
+        let found = ask(&Blocking::default(), &Silent::default(), list(Path::new("/proc/self/mountinfo")).unwrap())
+            .await
+            .unwrap();
         assert!(found.iter().any(|found| found.mount_point == "/" && found.total > 0));
     }
 }

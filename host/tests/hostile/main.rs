@@ -1,0 +1,14 @@
+//! Every limit of the sandbox, attacked: each alone with the limit in place and taken out, then all
+//! together beside honest steps. The attacking component is tests/hostile.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod attacks;
+mod dead_mount;
+mod forms;
+mod limits;
+mod queues;
+mod survival;
