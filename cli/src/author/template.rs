@@ -101,6 +101,10 @@ impl NewStep {
                 ("fetches the artifact's manifest", "transfer: { hosts: [\"registry.internal:5000\"] }".to_owned())
             }
             Capability::Facts => ("reads how much memory there is", "facts: { read: [memory] }".to_owned()),
+            Capability::Http => (
+                "asks the service for its state",
+                "http: { requests: [{ url: \"https://api.example.com/v1/\", methods: [GET] }] }".to_owned(),
+            ),
             Capability::Gpu => ("counts the GPUs", "gpu: { read: true }".to_owned()),
         };
         Request { name: capability.name(), why, grant }

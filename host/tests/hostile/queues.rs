@@ -101,7 +101,7 @@ async fn a_flood_of_children_waits_and_is_felt() {
     for (children, seen) in [(1, false), (64, true)] {
         let pressure = Pressure::default();
         let mut node = TestNode::new();
-        node.node.spawner = exec::Spawner::with_children(children, &pressure).unwrap();
+        node.node.spawner = exec::Spawner::with_children(children, None, &pressure).unwrap();
         let field = Arc::new(Field::on(node).await);
         let attack = Attack::of("a flood of children", json!({"attack": "children", "target": "sleeper", "count": 1}));
         let mark = field.node.attempt();
