@@ -81,7 +81,7 @@ async fn signatures_travel_through_skopeo_and_verify_with_openssl() {
         let trust = TrustPolicy::any_of([("key".to_owned(), key.public().clone())]).unwrap();
         let supplier = Supplier::new(ContentStore::open(store.path()).unwrap(), client.clone(), trust);
         let artifact = supplier.artifact(ArtifactKind::Definition, &mirrored).await.unwrap();
-        assert_eq!(artifact.signer, key.public().id());
+        assert_eq!(artifact.signers, [fettle_supply::Signer::Key(key.public().id())]);
     }
 }
 

@@ -142,12 +142,13 @@ async fn executor(node: &TestNode, data: &std::path::Path, client: RegistryClien
     let calls = u32::try_from(SLOTS * CONCURRENCY).expect("few");
     let sandbox = Sandbox::with_pressure(calls, Limits::default(), &pressure).expect("a sandbox");
     let store = ContentStore::open(&data.join("artifacts")).expect("a store");
-    let journal = Journal::open_bounded(&data.join("journal.sqlite"), Bounds { count: 2_000, ..Bounds::default() });
+    let bounds = Bounds { count: 2_000, ..Bounds::default() };
+    let journal = Journal::open_bounded(&data.join("journal.sqlite"), bounds).await.expect("a journal");
     Executor {
         shelf: Shelf::new(Supplier::new(store, client, trust), sandbox.clone()),
         sandbox,
         node: node.node.clone(),
-        journal: journal.await.expect("a journal"),
+        journal,
         clock: Clock::system(),
         concurrency: CONCURRENCY,
         host_id: Arc::from("bench"),

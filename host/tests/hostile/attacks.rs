@@ -83,6 +83,7 @@ impl Field {
             timeout,
             elapsed: Duration::ZERO,
             spent: Spent::default(),
+            tape: None,
         }
     }
 
