@@ -6,7 +6,9 @@ use std::{str::FromStr as _, sync::Arc};
 
 use fettle_host::{
     capabilities::report::Sink,
-    executor::journal::{Accepted, AttemptState, Attempts, Finished, Journal, Recorder, Subject},
+    executor::journal::{
+        Accepted, Archive, AttemptState, Attempts, Bounds, Filter, Finished, Journal, Kept, Recorder, Subject,
+    },
 };
 use fettle_model::{
     digest::Digest,
@@ -132,4 +134,96 @@ async fn a_task_is_held_until_it_is_forgotten() {
     journal.forget("t").await.unwrap();
     assert!(journal.held().await.unwrap().is_empty());
     assert!(journal.unreported("t", 0, 10).await.unwrap().is_empty());
+}
+
+fn kept(number: u32, failed: bool, size: usize) -> Kept {
+    let content = vec![u8::try_from(number).unwrap(); size];
+    Kept {
+        operation_id: "o".to_owned(),
+        step_id: step(),
+        attempt: number,
+        kind: "noop@v1".parse().unwrap(),
+        recorded_at: 0,
+        outcome: if failed { "failed" } else { "succeeded" },
+        failed,
+        digest: Digest::of(&content),
+        content,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cassettes_are_kept_up_to_a_bound_failures_longest() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal.sqlite");
+    let attempts = async |bounds: Bounds, added: &[(u32, bool)]| {
+        let journal = Journal::open_bounded(&path, bounds).await.unwrap();
+        for (number, failed) in added {
+            journal.keep("t", kept(*number, *failed, 100)).await.unwrap();
+        }
+        drop(journal);
+        let kept = Archive::open(&path).await.unwrap().list(&Filter::default()).await.unwrap();
+        kept.iter().map(|entry| entry.attempt).collect::<Vec<_>>()
+    };
+    let few = Bounds { count: 3, bytes: 1_000_000 };
+    assert_eq!(attempts(few, &[(1, true), (2, false), (3, false), (4, false)]).await, [1, 3, 4]);
+    // What was there before the start counts.
+    assert_eq!(attempts(few, &[(5, true), (6, true)]).await, [1, 5, 6]);
+    assert_eq!(attempts(few, &[(7, true)]).await, [5, 6, 7]);
+    let small = Bounds { count: 100, bytes: 250 };
+    assert_eq!(attempts(small, &[(8, true)]).await, [7, 8]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cassette_outlives_its_task_and_is_found_by_what_it_is_of() {
+    let (journal, directory) = journal().await;
+    journal.accept(&task("t"), Epoch(1)).await.unwrap();
+    let outcome = StepOutcome::Succeeded { output: json!(1), changed: true };
+    let event = StepEvent::Finished { step_id: step(), attempt: 1, result: outcome.clone(), duration_ms: 0, at: 0 };
+    let finished = Finished { step_id: step(), attempt: 1, outcome, event, cassette: Some(kept(1, false, 10)) };
+    journal.finish_step("t", finished).await.unwrap().durable().await.unwrap();
+    journal.forget("t").await.unwrap();
+    let archive = Archive::open(&directory.path().join("journal.sqlite")).await.unwrap();
+    let filter = Filter { step_id: Some("pull".to_owned()), attempt: Some(1), ..Filter::default() };
+    let [(entry, content)] = &archive.export(&filter).await.unwrap()[..] else { panic!("it is gone") };
+    assert_eq!((entry.digest, content.len()), (Digest::of(content), 10));
+    let other = Filter { task_id: Some("other".to_owned()), ..Filter::default() };
+    assert!(archive.list(&other).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_undone_is_known_after_a_restart() {
+    let (journal, directory) = journal().await;
+    journal.accept(&task("t"), Epoch(1)).await.unwrap();
+    let other = StepId::from_str("other").unwrap();
+    journal.begin_undo("t", &step()).await.unwrap();
+    journal.finish_undo("t", &step(), None).await.unwrap();
+    journal.begin_undo("t", &other).await.unwrap();
+    drop(journal);
+    let journal = Journal::open(&directory.path().join("journal.sqlite")).await.unwrap();
+    assert_eq!(journal.progress("t").await.unwrap().undone, [step()].into());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_got_to_run_is_known_whatever_came_after() {
+    let (journal, _directory) = journal().await;
+    journal.accept(&task("t"), Epoch(1)).await.unwrap();
+    journal.start_attempt("t", &step(), 1, started(1)).await.unwrap().durable().await.unwrap();
+    assert!(!journal.progress("t").await.unwrap().attempts[&step()].ran);
+    journal.run_attempt("t", &step(), 1).await.unwrap().durable().await.unwrap();
+    let retrying = StepEvent::Progress { step_id: step(), percent: 1, message: None };
+    journal.fail_attempt("t", &step(), 1, retrying, None).await.unwrap();
+    journal.start_attempt("t", &step(), 2, started(2)).await.unwrap().durable().await.unwrap();
+    let attempts = journal.progress("t").await.unwrap().attempts;
+    assert_eq!(attempts[&step()], Attempts { last: 2, state: AttemptState::Started, ran: true });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_a_task_that_is_forgotten_do_not_spoil_those_of_others() {
+    let (journal, _directory) = journal().await;
+    journal.accept(&task("t"), Epoch(1)).await.unwrap();
+    let gone = journal.start_attempt("gone", &step(), 1, started(1)).await.unwrap();
+    let here = journal.start_attempt("t", &step(), 1, started(1)).await.unwrap();
+    gone.durable().await.unwrap();
+    here.durable().await.unwrap();
+    assert_eq!(journal.unreported("t", 0, 10).await.unwrap().len(), 1);
 }

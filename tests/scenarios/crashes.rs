@@ -1,7 +1,7 @@
 //! `kill -9` at every durable write of the host, and of the plane. The points are enumerated by a run
 //! without a crash, not sampled.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use fettle_host::executor::journal::Journal;
 use fettle_tests::{
@@ -245,6 +245,57 @@ async fn a_denial_is_audited_once_whenever_the_host_is_killed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_denial_is_audited_once_whenever_the_plane_is_killed() {
     every_denial_is_audited_once(Victim::Plane).await;
+}
+
+/// Pulls a file, then fails for good, then takes the file away again.
+fn undone(address: &str) -> String {
+    format!(
+        r"
+operation_type: test.undone
+version: v1
+backend_type: node_agent
+input_schema: {{ type: object, required: [model, directory], properties: {{ model: {{ type: string }}, directory: {{ type: string }} }} }}
+on_failure: undo
+steps:
+  - id: pull
+    uses: artifact.pull_oci@v1
+    with: {{ reference: '${{{{ inputs.model }}}}', destination: models/undone }}
+    grants: {{ transfer: {{ hosts: ['{address}'] }}, files: {{ write: [models] }} }}
+  - id: fail
+    uses: command.exec_allowlisted@v1
+    needs: [pull]
+    with: {{ profile: mkdir, arguments: {{ directory: '${{{{ inputs.directory }}}}' }} }}
+    grants: {{ exec: {{ profiles: [mkdir] }} }}
+"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_interrupted_attempt_changed_is_undone_too() {
+    let supply = Supply::with(&["artifact-pull-oci", "command-exec-allowlisted"]).await;
+    let model = supply.push_files("models/a", &BTreeMap::from([("weights", vec![7; 50_000])])).await;
+    let sources = supply.publish(&undone(supply.address()), POLICY).await;
+    let directory = tempfile_in_tmp();
+    let scenario = Scenario {
+        supply: &supply,
+        sources: &sources,
+        operation_type: "test.undone",
+        inputs: json!({"model": model, "directory": directory.path()}),
+    };
+    let trace = supply.directory().join("trace");
+    let (_fleet, operation, _) = scenario.run(Victim::Host, ("FETTLE_CRASH_TRACE", trace.to_str().unwrap())).await;
+    assert_eq!(step(&operation, "pull")["changed"], true, "{operation:#}");
+    let runs = points(&trace).into_iter().map(|point| {
+        let scenario = &scenario;
+        async move {
+            let (mut fleet, operation, _) = scenario.run(Victim::Host, ("FETTLE_CRASH_AT", &point)).await;
+            assert_eq!(operation["status"], "failed", "{point}: {operation:#}");
+            nothing_is_left(&mut fleet, Victim::Host, &point).await;
+            assert!(!fleet.node_file("models/undone/weights").exists(), "{point}: the file is left\n{}", fleet.logs());
+            fleet.replay_all().await;
+        }
+    });
+    futures::stream::iter(runs).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
 }
 
 fn tempfile_in_tmp() -> tempfile::TempDir {

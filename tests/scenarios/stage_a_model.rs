@@ -40,4 +40,5 @@ async fn a_model_is_staged_and_staging_it_again_changes_nothing() {
     assert_eq!(operation["status"], "succeeded", "{operation:#}");
     assert_eq!(step(&operation, "pull")["changed"], false, "what was there was fetched again");
     assert_eq!(step(&operation, "render")["changed"], false, "what was there was written again");
+    assert!(fleet.replay_all().await.len() >= 10, "every attempt is recorded");
 }
