@@ -70,7 +70,7 @@ impl NewStep {
             "toolchain": TOOLCHAIN, "summary": summary, "effect": effect(self.effect).to_lowercase(),
             "effect_name": effect(self.effect), "converges": self.effect == Effect::Converge,
             "exec": has(Capability::Exec), "files": has(Capability::Files), "transfer": has(Capability::Transfer),
-            "facts": has(Capability::Facts), "gpu": has(Capability::Gpu),
+            "facts": has(Capability::Facts), "gpu": has(Capability::Gpu), "http": has(Capability::Http),
             "looks": reads > 0, "lines": reads + 1, "requests": requests,
         })));
         FILES.iter().map(|(path, template)| Ok((*path, environment.render_str(template, values.clone())?))).collect()
@@ -102,8 +102,8 @@ impl NewStep {
             }
             Capability::Facts => ("reads how much memory there is", "facts: { read: [memory] }".to_owned()),
             Capability::Http => (
-                "asks the service for its state",
-                "http: { requests: [{ url: \"https://api.example.com/v1/\", methods: [GET] }] }".to_owned(),
+                "asks the service whether it is ready",
+                "http: { requests: [{ url: \"https://status.example.com/\", methods: [GET] }] }".to_owned(),
             ),
             Capability::Gpu => ("counts the GPUs", "gpu: { read: true }".to_owned()),
         };

@@ -27,8 +27,10 @@ const STEPS: [(&str, &[&str], usize); 4] = [
             "gpu",
             "--capability",
             "transfer",
+            "--capability",
+            "http",
         ],
-        5,
+        6,
     ),
     ("does-it-once", &["--effect", "consume", "--capability", "files", "--capability", "transfer"], 2),
 ];
