@@ -49,7 +49,7 @@ fn text(planned: &PlannedOperation, node: &str) -> String {
     let mut document = |name: &str, reference: &Reference, note: String| {
         let _ = writeln!(text, "{name:<11} {}{note}\n  {}", reference.repository, reference.digest);
     };
-    let signed = |signer: &str| format!(", signed by {signer}");
+    let signed = |signer: &str| format!(", signed by {}", short(signer));
     document(
         "definition",
         &plan.sources.definition,
@@ -69,9 +69,17 @@ fn text(planned: &PlannedOperation, node: &str) -> String {
     text
 }
 
+/// The start of a key's digest; all of it is in `--json`. Anything else as it is.
+fn short(signer: &str) -> String {
+    match signer.strip_prefix("sha256:") {
+        Some(hex) => format!("key {}", hex.chars().take(12).collect::<String>()),
+        None => clean(signer),
+    }
+}
+
 fn step_text(step: &PlannedStep, access: Option<&PlannedAccess>) -> String {
     let mut text = format!("{}  {}\n", step.id, step.kind);
-    let signed = access.map(|one| format!(", signed by {}", one.signed_by)).unwrap_or_default();
+    let signed = access.map(|one| format!(", signed by {}", short(&one.signed_by))).unwrap_or_default();
     let _ = writeln!(text, "   component  {}{signed}\n     {}", step.component.repository, step.component.digest);
     if !step.needs.is_empty() {
         let needs = step.needs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
