@@ -72,7 +72,7 @@ fn text(planned: &PlannedOperation, node: &str) -> String {
 /// Keys by the start of their digest, all of which is in `--json`; other signers as they are.
 fn short(signers: &str) -> String {
     let one = |signer: &str| match signer.split_once("sha256:") {
-        Some((before, hex)) => format!("{before}key {}", hex.chars().take(12).collect::<String>()),
+        Some((before, hex)) => format!("{before}{}", hex.chars().take(12).collect::<String>()),
         None => signer.to_owned(),
     };
     clean(&signers.split(", ").map(one).collect::<Vec<_>>().join(", "))
