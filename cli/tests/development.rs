@@ -140,7 +140,7 @@ async fn an_operation_is_published_submitted_and_watched() {
         "granted  profiles hello",
         "node     profiles hello",
         "policy      localhost",
-        ", signed by ",
+        "  signed by ",
     ] {
         assert!(plan.contains(words), "no `{words}` in:\n{plan}");
     }

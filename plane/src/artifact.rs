@@ -13,7 +13,7 @@ pub struct Fetched {
     pub content: Bytes,
     /// What a step says of itself.
     pub descriptor: Option<Value>,
-    /// Whose signature counted.
+    /// Whose signatures counted, separated by commas.
     pub signed_by: String,
 }
 

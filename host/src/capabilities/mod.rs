@@ -6,7 +6,6 @@
 //!
 //! The full list is [`Configured`] and [`Prepared`]. Their defaults deny everything.
 
-pub mod denials;
 pub mod exec;
 pub mod facts;
 pub mod files;
@@ -25,6 +24,8 @@ use fettle_model::{
     policy::PolicyBundle,
 };
 use wasmtime::component::{HasSelf, Linker};
+
+pub use self::report::denials;
 
 use crate::{
     blocking::Blocking,

@@ -46,18 +46,18 @@ fn text(planned: &PlannedOperation, node: &str) -> String {
     };
     line("operation", &format!("{}@{}", plan.operation_type, plan.version));
     line("node", node);
-    let mut document = |name: &str, reference: &Reference, note: String| {
-        let _ = writeln!(text, "{name:<11} {}{note}\n  {}", reference.repository, reference.digest);
+    let mut document = |name: &str, reference: &Reference, signed_by: Option<&str>| {
+        let _ = writeln!(text, "{name:<11} {}\n  {}", reference.repository, reference.digest);
+        if let Some(signer) = signed_by {
+            text.push_str(&output::wrap("  signed by ", &short(signer)));
+        }
     };
-    let signed = |signer: &str| format!(", signed by {signer}");
-    document(
-        "definition",
-        &plan.sources.definition,
-        access.map(|all| signed(&all.definition_signed_by)).unwrap_or_default(),
-    );
-    document("catalog", &plan.sources.catalog, String::new());
-    let policy = access.map(|all| format!("{}, revision {}", signed(&all.policy_signed_by), all.policy_revision));
-    document("policy", &plan.sources.policy, policy.unwrap_or_default());
+    document("definition", &plan.sources.definition, access.map(|all| all.definition_signed_by.as_str()));
+    document("catalog", &plan.sources.catalog, None);
+    document("policy", &plan.sources.policy, access.map(|all| all.policy_signed_by.as_str()));
+    if let Some(access) = access {
+        let _ = writeln!(text, "  revision {}", access.policy_revision);
+    }
     let _ = writeln!(text, "plan\n  {}", planned.plan_digest);
     for (index, step) in plan.steps.iter().enumerate() {
         let access = access.and_then(|all| all.steps.iter().find(|one| one.step_id == step.id.as_str()));
@@ -69,10 +69,21 @@ fn text(planned: &PlannedOperation, node: &str) -> String {
     text
 }
 
+/// Keys by the start of their digest, all of which is in `--json`; other signers as they are.
+fn short(signers: &str) -> String {
+    let one = |signer: &str| match signer.split_once("sha256:") {
+        Some((before, hex)) => format!("{before}{}", hex.chars().take(12).collect::<String>()),
+        None => signer.to_owned(),
+    };
+    clean(&signers.split(", ").map(one).collect::<Vec<_>>().join(", "))
+}
+
 fn step_text(step: &PlannedStep, access: Option<&PlannedAccess>) -> String {
     let mut text = format!("{}  {}\n", step.id, step.kind);
-    let signed = access.map(|one| format!(", signed by {}", one.signed_by)).unwrap_or_default();
-    let _ = writeln!(text, "   component  {}{signed}\n     {}", step.component.repository, step.component.digest);
+    let _ = writeln!(text, "   component  {}\n     {}", step.component.repository, step.component.digest);
+    if let Some(one) = access {
+        text.push_str(&output::wrap("     signed by ", &short(&one.signed_by)));
+    }
     if !step.needs.is_empty() {
         let needs = step.needs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         text.push_str(&output::wrap("   after      ", &needs));
@@ -150,8 +161,9 @@ mod tests {
             step_text(&step, Some(&access)),
             format!(
                 "pull  artifact.pull_oci@v1
-   component  localhost:1/a, signed by 0123
+   component  localhost:1/a
      sha256:{}
+     signed by 0123
    after      token
    files      allowed
      asked    writes the layers

@@ -1,6 +1,7 @@
 //! `report`: log lines and progress of the attempt, capped in size and rate.
 
 mod calls;
+pub mod denials;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +10,7 @@ use fettle_model::{
     task::{LogLevel, LogLine},
 };
 
-use super::denials::Denials;
+use self::denials::Denials;
 use crate::{
     clock::{Clock, Milliseconds},
     sandbox::bindings::fettle::report::report::Level,

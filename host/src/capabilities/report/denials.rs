@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fettle_egress::{Consent, Refused};
 use fettle_model::denial::Denial;
 
-use super::report::Sink;
+use super::Sink;
 use crate::clock::{Clock, Milliseconds};
 
 /// Denials of one attempt that are recorded each; of those after them only the last is, with their number.
