@@ -134,7 +134,8 @@ async fn a_bundle_for_one_artifact_is_no_signature_of_another_wherever_it_is_put
     let evil = world.client.push(ArtifactKind::Step, &world.direct(), &b"\0asm evil"[..], None).await.unwrap();
     // The good one's bundle, as one that refers to the evil one.
     let list = format!("http://{}/v2/steps/render/manifests/sha256-{}", world.registry.address(), good.digest.hex());
-    let index: Value = reqwest::get(&list).await.unwrap().json().await.unwrap();
+    let request = reqwest::Client::new().get(&list).header("accept", "application/vnd.oci.image.index.v1+json");
+    let index: Value = request.send().await.unwrap().json().await.unwrap();
     let manifest = index["manifests"][0]["digest"].as_str().unwrap().to_owned();
     let manifest = world.client.fetch_manifest(&world.direct().at(manifest.parse().unwrap()), 1 << 20).await.unwrap();
     let manifest: Value = serde_json::from_slice(&manifest.content).unwrap();
