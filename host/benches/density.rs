@@ -26,7 +26,8 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 const ATTEMPTS: u32 = 1_000;
 const INPUT: &str = r#"{"attack": "sleep", "count": 100000}"#;
-const GRANTS: &str = "{exec: {profiles: [hello]}, files: {write: [data]}, transfer: {hosts: ['*']}, facts: {read: [memory]}}";
+const GRANTS: &str =
+    "{exec: {profiles: [hello]}, files: {write: [data]}, transfer: {hosts: ['*']}, facts: {read: [memory]}}";
 /// Which of the two a child process is.
 const ROLE: &str = "FETTLE_DENSITY";
 

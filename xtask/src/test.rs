@@ -27,6 +27,7 @@ fn tests(options: &Options) -> std::process::Command {
     command.env("RUST_BACKTRACE", "0");
     if options.all {
         command.env("FETTLE_TEST_ALL", "1");
+        command.env("FETTLE_HOSTILE_SECONDS", "120");
     }
     command
 }

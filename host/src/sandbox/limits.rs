@@ -166,6 +166,40 @@ impl Limit {
     }
 }
 
+impl Limit {
+    /// Why the default is what it is.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Memory => {
+                "an interpreted step needs some 100 MiB; 32 attempts at once must fit beside a node's real work"
+            }
+            Self::Memories => "a component of one language has one memory, one of several languages has a few",
+            Self::Tables => "an interpreter that was linked from dozens of modules has one or two for each",
+            Self::TableElements => "one for each function whose address is taken: a large interpreter has some 50,000",
+            Self::Instances => {
+                "an interpreter that was linked from dozens of modules has one for each, and their adapters"
+            }
+            Self::Stack => {
+                "wasmtime's own default is 512 KiB; parsers of nested JSON go deep. Part of the engines' layout"
+            }
+            Self::Handles => "a step holds a few streams; wasmtime's own defaults are 100,000 and a million",
+            Self::Cpu => {
+                "rendering and parsing takes milliseconds; heavy work belongs to programs of a command profile"
+            }
+            Self::WallClock => {
+                "the definition says how long its step takes; host calls count, and what cannot be canceled is left behind"
+            }
+            Self::HostCall => {
+                "the largest thing the contract passes is a manifest of 4 MiB, with room for its envelope"
+            }
+            Self::HostBytes => "256 files of the largest size that `files` reads",
+            Self::HostCalls => "a step asks for a few hundred things; a hundred thousand take seconds",
+            Self::Output => "what the contract says: outputs travel to the plane and into inputs of later steps",
+        }
+    }
+}
+
 /// Bytes in the largest unit that needs no fraction.
 pub(crate) fn bytes(count: u64) -> String {
     match count {

@@ -50,7 +50,7 @@ use crate::{
 const DESCRIPTOR_LIMIT: usize = 256 << 10;
 
 /// Of the slots of the pool, one in so many is for components that run beside it: they are the large ones.
-const ON_DEMAND_PART: usize = 4;
+pub const ON_DEMAND_PART: usize = 4;
 
 /// Why a component cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::common::{self, Heard, TestNode};
 
 /// Everything that the hostile component may ask for.
-const GRANTS: &str = "{exec: {profiles: [sleeper, swarm]}, files: {write: [data]}, transfer: {hosts: ['*']}, \
+const GRANTS: &str = "{exec: {profiles: [sleeper, swarm]}, files: {write: [data]}, transfer: {hosts: ['HOST']}, \
      facts: {read: [memory, filesystems, processes, kernel-log]}}";
 
 /// A component with what it is told.
@@ -57,9 +57,14 @@ impl Field {
         Self::on(TestNode::with_limits(limits)).await
     }
 
-    pub(crate) async fn on(mut node: TestNode) -> Self {
+    pub(crate) async fn on(node: TestNode) -> Self {
+        Self::beside(node, "nowhere.example:5000").await
+    }
+
+    /// The same, where transfers may come from this host.
+    pub(crate) async fn beside(mut node: TestNode, host: &str) -> Self {
         allow_swarm(&mut node);
-        let grants: Grants = fettle_model::document::read(GRANTS).unwrap();
+        let grants: Grants = fettle_model::document::read(&GRANTS.replace("HOST", host)).unwrap();
         let hostile = node.link("hostile", &grants).await;
         Self { node, grants, hostile }
     }

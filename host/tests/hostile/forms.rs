@@ -60,3 +60,23 @@ pub(crate) fn endless_start() -> Vec<u8> {
 pub(crate) fn large_data() -> Vec<u8> {
     component(&format!("(memory 300) (data (i32.const 0) \"{}\")", "x".repeat(16 << 20)), 1)
 }
+
+#[tokio::test]
+async fn a_component_too_large_for_the_pool_runs_beside_it() {
+    use fettle_host::sandbox::{Allocation, engine::layout};
+
+    let node = crate::common::TestNode::new();
+    let instances = layout::INSTANCES as usize;
+    for (count, allocation) in [(instances, Allocation::Pooled), (instances + 1, Allocation::OnDemand)] {
+        let compiled = node.sandbox.compile(self::instances(count).into()).await.unwrap();
+        assert_eq!(compiled.allocation(), allocation);
+        let step = node.sandbox.link(&compiled, &fettle_model::grant::Grants::default()).unwrap();
+        let call = node.call(
+            &fettle_model::grant::Grants::default(),
+            &std::sync::Arc::default(),
+            std::time::Duration::from_secs(9),
+        );
+        // It gets as far as being asked for a step.
+        assert_eq!(step.run(call, "{}").await.unwrap_err().code, "step.trapped");
+    }
+}

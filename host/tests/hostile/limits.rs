@@ -36,7 +36,7 @@ impl Trial {
     async fn holds(mut self) {
         let name = format!("{} against {}", self.attack.name, self.limit.code());
         let failure = Field::new(self.limits.clone()).await.launch(&self.attack).await;
-        let failure = failure.expect_err(&name);
+        let Err(failure) = failure else { panic!("{name} was not stopped") };
         assert_eq!(failure.code, self.limit.code(), "{name}: {failure}");
         let amount = match self.limit {
             Limit::WallClock => "300 ms".to_owned(),

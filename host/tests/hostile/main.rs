@@ -11,4 +11,5 @@ mod dead_mount;
 mod forms;
 mod limits;
 mod queues;
+mod reference;
 mod survival;

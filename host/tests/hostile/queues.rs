@@ -64,7 +64,7 @@ async fn flood(field: &Arc<Field>, attack: &Attack, count: usize) {
         })
         .collect();
     for one in launched {
-        println!("{}", one.await.unwrap());
+        one.await.unwrap();
     }
 }
 
@@ -75,7 +75,7 @@ async fn a_flood_of_transfers_waits_and_is_felt() {
         let pressure = Pressure::default();
         let mut node = TestNode::new();
         node.node.queues.transfers = Queue::new(queue, &pressure);
-        let field = Arc::new(Field::on(node).await);
+        let field = Arc::new(Field::beside(node, &silence.address).await);
         let attack = silence.attack().within(Duration::from_millis(900));
         let (felt, open) = (pressure.clone(), Arc::clone(&silence.most));
         let flooding = tokio::spawn({

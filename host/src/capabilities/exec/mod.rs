@@ -25,7 +25,7 @@ pub use self::{
     capture::Captured,
     cgroup::{CgroupError, Cgroups},
     confine::{Confinement, can_close_descriptors},
-    spawn::{Finished, Program, SpawnError, Spawner, Termination},
+    spawn::{Finished, NODE_CHILDREN, Program, SpawnError, Spawner, Termination},
 };
 use super::{Node, denials::Denials, denied, report};
 use crate::sandbox::bindings::fettle::exec::exec as wit;

@@ -106,7 +106,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Programs of all attempts at once, those that ask the GPU driver included: each is a process with pipes,
 /// and a node has other work.
-const CHILDREN: usize = 32;
+pub const NODE_CHILDREN: usize = 32;
 
 /// Starts programs from one thread, and so many at once.
 #[derive(Clone)]
@@ -125,7 +125,7 @@ impl Spawner {
     /// # Errors
     /// When the system has no thread left.
     pub fn start(cgroups: Option<Cgroups>, pressure: &Pressure) -> io::Result<Self> {
-        Self::with_children(CHILDREN, cgroups, pressure)
+        Self::with_children(NODE_CHILDREN, cgroups, pressure)
     }
 
     /// The same, for so many programs at once.
