@@ -16,16 +16,8 @@ use std::path::Path;
 use fettle_supply::mutation::Protection;
 
 /// Protections whose attacks are still to be written. This list may only shrink.
-const OWED: [&str; 8] = [
-    "BundleIsOfKnownVersion",
-    "BundleSizeIsBounded",
-    "SignatureCountIsBounded",
-    "IdentityIsProven",
-    "CertificateChains",
-    "CertificateIsLogged",
-    "SignatureIsLogged",
-    "OneSubject",
-];
+/// A signature in no log is refused by other checks too, so taking this one out alone lets nothing through.
+const OWED: [&str; 1] = ["SignatureIsLogged"];
 
 /// The text of every test file of this crate.
 fn tests(directory: &Path) -> String {
