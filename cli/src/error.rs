@@ -8,7 +8,8 @@ use fettle_model::{
     violation::Violations,
 };
 use fettle_supply::{
-    ClientError as TlsError, KeyError, LayoutError, Outage, RotationError, SupplyError, TrustError, TrustPolicyError, Verdict,
+    ClientError as TlsError, KeyError, LayoutError, Outage, RotationError, SupplyError, TrustError, TrustPolicyError,
+    Verdict,
 };
 
 use crate::{exit::Exit, plane::PlaneError};

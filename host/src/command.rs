@@ -127,7 +127,7 @@ pub fn main() -> ExitCode {
         }
         Command::Check(check) => crate::check::run(&check),
         Command::Cassettes(command) => command.run().map(|()| ExitCode::SUCCESS),
-            Command::Run(settings) => run(&settings).map(|()| ExitCode::SUCCESS),
+        Command::Run(settings) => run(&settings).map(|()| ExitCode::SUCCESS),
     };
     match result {
         Ok(code) => code,

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use common::{Heard, TestNode};
 use fettle_host::{
     mutation::{Protection, without},
-    replay::{Difference, Request, Replayed, header, replay},
+    replay::{Difference, Replayed, Request, header, replay},
     sandbox::{Tape, tape},
 };
 use fettle_model::{

@@ -102,8 +102,23 @@ fn the_reference_names_every_line_and_every_outcome() {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/cassette.md"));
     let page = page.unwrap();
     for word in [
-        "cassette", "function", "call", "outcome", "truncated", "blob", "end", "satisfied", "unsatisfied", "unknown",
-        "answered", "undone", "failed", "interrupted", "trap", "answer", "secret",
+        "cassette",
+        "function",
+        "call",
+        "outcome",
+        "truncated",
+        "blob",
+        "end",
+        "satisfied",
+        "unsatisfied",
+        "unknown",
+        "answered",
+        "undone",
+        "failed",
+        "interrupted",
+        "trap",
+        "answer",
+        "secret",
     ] {
         assert!(page.contains(&format!("`{word}`")), "`{word}` is missing");
     }

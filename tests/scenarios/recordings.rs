@@ -85,7 +85,8 @@ async fn cassettes_are_listed_and_exported_while_the_host_runs() {
         let log = supply.directory().join("cassettes.log");
         let _ = std::fs::remove_file(&log);
         let arguments = ["cassettes"].iter().chain(arguments).copied().map(str::to_owned);
-        let arguments: Vec<String> = arguments.chain(["--data".to_owned(), data.to_string_lossy().into_owned()]).collect();
+        let arguments: Vec<String> =
+            arguments.chain(["--data".to_owned(), data.to_string_lossy().into_owned()]).collect();
         let mut process = fettle_tests::Process::start(std::path::Path::new(PROGRAMS.host), arguments, &[], log);
         let status = eventually("the program to end", PATIENCE, async || process.ended()).await;
         (status.success(), process.printed())

@@ -15,9 +15,9 @@ use fettle_host::{
 };
 use fettle_model::{
     cassette::{Function, Outcome},
+    denial::Denial,
     grant::Grants,
     policy::PolicyBundle,
-    denial::Denial,
     task::LogLine,
 };
 use fettle_supply::{RegistryClient, RegistryOptions};
