@@ -139,7 +139,7 @@ async fn an_operation_is_published_submitted_and_watched() {
         "asked    runs the command profile that the test names",
         "granted  profiles hello",
         "node     profiles hello",
-        "policy      localhost",
+        "policy      127.0.0.1",
         "  signed by ",
     ] {
         assert!(plan.contains(words), "no `{words}` in:\n{plan}");
