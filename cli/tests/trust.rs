@@ -82,7 +82,7 @@ async fn a_verdict_tells_of_each_signature_and_what_it_counted_for() {
     let desk = Desk::new().await;
     desk.write("trusted.yaml", &format!("revision: 2\n{}", desk.read("state/trust.yaml")));
     desk.say("key generate --output other").await;
-    let reference = desk.say("trust publish trusted.yaml --key other.key --annotate channel=beta").await;
+    let reference = desk.say("trust publish trusted.yaml --key other.key --annotation channel=beta").await;
     let verify = format!("artifact verify --kind trust-policy --json {reference}");
     let (code, text) = desk.run(&verify).await;
     let answer: Value = serde_json::from_str(&text).unwrap();
@@ -97,7 +97,7 @@ async fn a_verdict_tells_of_each_signature_and_what_it_counted_for() {
         "it says `channel=beta`, and the rule wants `channel=stable`",
     )
     .await;
-    desk.say("trust publish trusted.yaml --key other.key --annotate channel=stable --release 2").await;
+    desk.say("trust publish trusted.yaml --key other.key --annotation channel=stable --release 2").await;
     let answer: Value = serde_json::from_str(&desk.say(&format!("{verify} --trust wanting.yaml")).await).unwrap();
     let counted: Vec<_> = answer["chain"].as_array().unwrap().iter().map(|one| one["counted_for"].as_str()).collect();
     assert_eq!((&answer["verdict"], counted), (&"TRUSTED".into(), vec![None, Some("other")]));

@@ -16,7 +16,7 @@ use crate::{FETTLE, root};
 /// What the tutorial must show, in this order.
 const SHOWN: [&str; 8] = [
     "test tests::a_greeting_converges ... ok",
-    "kind    hello.greet@v1",
+    "kind       hello.greet@v1",
     "fettle:files/files",
     "local",
     "hello.greet_somebody@v1 is registered",
