@@ -46,7 +46,8 @@ async fn publishing_attaches_what_is_known_and_verifying_holds_it_against_the_st
         let verified = json(with(&running, here, &verify));
         let attached = verified["attestations"].as_array().unwrap();
         assert_eq!(attached.len(), 2, "{verified}");
-        assert!(attached.iter().all(|one| one["refused"].is_null() && one["signed_by"] == published["signed_by"]));
+        let signer = format!("the key {}", published["signed_by"].as_str().unwrap());
+        assert!(attached.iter().all(|one| one["refused"].is_null() && one["signed_by"] == *signer), "{verified}");
         let inspected = run(with(&running, here, &["step", "inspect", reference]));
         assert!(types.iter().all(|kind| inspected.contains(kind)) && inspected.contains(" crates\n"), "{inspected}");
         // The same again changes nothing.

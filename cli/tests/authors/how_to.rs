@@ -12,7 +12,7 @@ const SHOWN: [&str; 6] = [
     "holds acme.node.greeting@v1",
     "test result: ok",
     "kind       acme.node.greeting@v1",
-    "asks for",
+    "asked for",
     "fettle:files/files",
     "/steps/acme.node.greeting@sha256:",
 ];

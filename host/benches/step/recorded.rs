@@ -52,6 +52,7 @@ pub(crate) struct Host {
 
 impl Host {
     /// Publishes and signs what a task needs, and prepares it once.
+    #[expect(clippy::future_not_send, reason = "a benchmark stays on its thread")]
     pub(crate) async fn start(node: &TestNode) -> Self {
         let (registry, key) = (TestRegistry::start(), SigningKey::generate().expect("a key"));
         let client = RegistryClient::new(RegistryOptions::default()).expect("a client");
@@ -84,6 +85,7 @@ impl Host {
 
     /// Microseconds per attempt from a leased task to a durable end that the plane has accepted: the tasks
     /// are accepted, executed, ended and forgotten.
+    #[expect(clippy::future_not_send, reason = "a benchmark stays on its thread")]
     pub(crate) async fn round(&self) -> f64 {
         let slots = tokio::sync::Semaphore::new(SLOTS);
         let begin = Instant::now();

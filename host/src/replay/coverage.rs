@@ -66,10 +66,10 @@ impl Coverage {
                 self.failures.insert(failure.code.clone());
             }
             for call in &played.calls {
-                if let Answer::Given(text) = &call.answer {
-                    if let Some(known) = self.all_answers.get(&call.name) {
-                        take(&mut self.answers_missed, &mut self.answers, &call.name, &point(text, known));
-                    }
+                if let Answer::Given(text) = &call.answer
+                    && let Some(known) = self.all_answers.get(&call.name)
+                {
+                    take(&mut self.answers_missed, &mut self.answers, &call.name, &point(text, known));
                 }
             }
         }

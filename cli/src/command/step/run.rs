@@ -111,7 +111,7 @@ impl report::Sink for Spoken {
     }
 
     fn progress(&self, percent: u8, message: Option<String>) {
-        output::remark(&format!("{percent} % {}", message.unwrap_or_default()).trim_end());
+        output::remark(format!("{percent} % {}", message.unwrap_or_default()).trim_end());
     }
 }
 

@@ -10,6 +10,7 @@ use sqlx::{Sqlite, Transaction};
 use super::{Accepted, JournalError, cassettes::Kept, to_integer, to_text};
 
 /// One change; all of it is written or nothing.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one: boxing it costs where it matters")]
 pub(super) enum Change {
     /// A leased task is taken.
     Accept { task: Box<Task>, epoch: Epoch },
