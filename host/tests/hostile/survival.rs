@@ -199,6 +199,18 @@ async fn the_host_survives_every_attack_at_once_and_honest_steps_hardly_notice()
     assert_eq!(field.outcome(&Attack::honest()).await, "ok");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn endless_loops_leave_one_processor_to_everybody_else() {
+    let silence = Silence::start().await;
+    let field = Arc::new(field(&silence).await);
+    let attack = |name, count| vec![Attack::of(name, json!({"attack": name, "count": count}))];
+    let period = Duration::from_secs(3);
+    let (alone, _) = beside(&field, Arc::new(attack("sleep", 1)), 0, period).await;
+    let (delayed, _) = beside(&field, Arc::new(attack("compute", 0)), 0, period).await;
+    println!("median honest step: {alone:?} alone, {delayed:?} beside loops");
+    assert!(delayed <= alone.mul_f64(SLOWER) + NOISE, "honest steps took {delayed:?} instead of {alone:?}");
+}
+
 /// Waits until nothing of the attacks is left.
 async fn settle(field: &Field) {
     let mark = field.node.attempt();
