@@ -68,7 +68,7 @@ async fn a_step_that_tries_what_it_was_not_granted_fails_and_is_audited() {
 
     // And the host's own log, for whoever collects those.
     let log = fleet.logs();
-    assert!(log.contains("fettle::audit") && log.contains("rule=\"files.read\""), "{log}");
+    assert!(log.contains("fettle::audit") && log.contains("\"rule\":\"files.read\""), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

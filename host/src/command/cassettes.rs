@@ -113,11 +113,11 @@ impl List {
 /// For people: 80 columns for ids of the usual length.
 fn table(entries: &[Entry]) -> String {
     let mut text =
-        format!("{:<26}  {:<16} {:>3}  {:<11} {:>9}  {}\n", "OPERATION", "STEP", "TRY", "OUTCOME", "BYTES", "DIGEST");
+        format!("{:<26}  {:<15} {:>3}  {:<10} {:>9}  {}\n", "OPERATION", "STEP", "TRY", "OUTCOME", "BYTES", "DIGEST");
     for entry in entries {
         let digest: String = entry.digest.hex().chars().take(8).collect();
         text.push_str(&format!(
-            "{:<26}  {:<16} {:>3}  {:<11} {:>9}  {digest}\n",
+            "{:<26}  {:<15} {:>3}  {:<10} {:>9}  {digest}\n",
             entry.operation_id, entry.step_id, entry.attempt, entry.outcome, entry.size
         ));
     }
