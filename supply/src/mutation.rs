@@ -1,7 +1,7 @@
 //! Protections that a test can take out, to see that the attack they keep out gets through without them.
 //!
-//! Code that protects asks [`off`] first. Without the feature `mutations` that is the constant `false`,
-//! and the question is compiled away. With it, a test can hold a [`Without`] for one protection of its
+//! Code that protects asks `off` first. Without the feature `mutations` that is the constant `false`,
+//! and the question is compiled away. With it, a test can hold a `Without` for one protection of its
 //! own process; nothing outside the process can, no variable and no file is read. The feature is on in
 //! this crate's own tests only, which `tests/invariants` keeps.
 //!
