@@ -4,7 +4,10 @@ use std::{error::Error as _, time::Duration};
 
 use reqwest::{Method, RequestBuilder, Url};
 
-use crate::{Guard, Refused, protection::Protection};
+use crate::{
+    Guard, Refused,
+    mutation::{Protection, off},
+};
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
@@ -52,10 +55,10 @@ impl Client {
             .http1_only()
             .dns_resolver(guard.clone())
             .connect_timeout(options.connect_timeout);
-        if guard.protections.has(Protection::Redirects) {
+        if !off(Protection::Redirects) {
             builder = builder.redirect(reqwest::redirect::Policy::none());
         }
-        if guard.protections.has(Protection::Proxies) {
+        if !off(Protection::Proxies) {
             builder = builder.no_proxy();
         }
         for pem in &options.authorities {

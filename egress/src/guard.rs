@@ -13,7 +13,7 @@ use url::Host;
 
 use crate::{
     canonical,
-    protection::{Protection, Protections},
+    mutation::{Protection, off},
     range::{Consent, Range, special},
 };
 
@@ -65,7 +65,6 @@ impl Lookup for SystemLookup {
 pub struct Guard {
     rules: Rules,
     lookup: Arc<dyn Lookup>,
-    pub(crate) protections: Protections,
 }
 
 #[derive(Clone, Debug)]
@@ -99,21 +98,13 @@ impl Guard {
     /// neither link-local ones nor those of metadata services.
     #[must_use]
     pub fn of_configuration() -> Self {
-        Self { rules: Rules::Configuration, lookup: Arc::new(SystemLookup), protections: Protections::all() }
+        Self { rules: Rules::Configuration, lookup: Arc::new(SystemLookup) }
     }
 
     /// Asks another resolver than the system's.
     #[must_use]
     pub fn with_lookup(self, lookup: Arc<dyn Lookup>) -> Self {
         Self { lookup, ..self }
-    }
-
-    /// The same guard with one protection less. To see an attack succeed.
-    #[cfg(feature = "mutations")]
-    #[must_use]
-    pub fn without(mut self, protection: Protection) -> Self {
-        self.protections.remove(protection);
-        self
     }
 
     /// The addresses of `host` that may be connected to; the others of them are dropped.
@@ -156,7 +147,7 @@ impl Guard {
     /// # Errors
     /// When it may not.
     pub fn check_literal(&self, host: &Host<&str>) -> Result<(), Refused> {
-        if !self.protections.has(Protection::Literals) {
+        if off(Protection::Literals) {
             return Ok(());
         }
         match host {
@@ -167,10 +158,10 @@ impl Guard {
     }
 
     fn judge(&self, host: &str, address: IpAddr) -> Result<(), Refused> {
-        if !self.protections.has(Protection::Ranges) {
+        if off(Protection::Ranges) {
             return Ok(());
         }
-        let leads_to = if self.protections.has(Protection::Canonical) { canonical(address) } else { vec![address] };
+        let leads_to = if off(Protection::Canonical) { vec![address] } else { canonical(address) };
         for address in leads_to {
             if let Some(range) = special(address)
                 && !self.allows(host, address, range)
@@ -198,7 +189,7 @@ impl Guard {
     async fn resolve(self, name: String) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
         let found: BTreeSet<IpAddr> = self.lookup.lookup(&name).await?.into_iter().collect();
         let mut vetted = self.vet(&name, found.into_iter().collect())?;
-        if !self.protections.has(Protection::ResolveOnce) {
+        if off(Protection::ResolveOnce) {
             vetted = self.lookup.lookup(&name).await?;
         }
         // The port is set by whoever connects.

@@ -25,7 +25,10 @@
 mod canonical;
 mod client;
 mod guard;
-mod protection;
+#[cfg(not(feature = "mutations"))]
+mod mutation;
+#[cfg(feature = "mutations")]
+pub mod mutation;
 mod range;
 
 /// What requests and answers are made of.
@@ -39,6 +42,4 @@ pub mod http {
 pub use canonical::canonical;
 pub use client::{Client, ClientError, ClientOptions, refusal};
 pub use guard::{Found, Guard, Lookup, Refused, SystemLookup};
-#[cfg(feature = "mutations")]
-pub use protection::Protection;
 pub use range::{Consent, Range, special};

@@ -11,6 +11,9 @@ pub mod check;
 pub mod clock;
 pub mod command;
 pub mod executor;
+#[cfg(not(feature = "mutations"))]
+mod mutation;
+#[cfg(feature = "mutations")]
 pub mod mutation;
 pub mod queue;
 pub mod replay;
