@@ -23,28 +23,45 @@ const LARGEST_INTEGER: u64 = (1 << 53) - 1;
 #[must_use]
 pub fn unsafe_integers(value: &Value) -> Vec<Violation> {
     let mut found = Vec::new();
-    collect_unsafe(value, "", &mut found);
+    collect_unsafe(value, &Place::Root, &mut found);
     found
 }
 
-fn collect_unsafe(value: &Value, pointer: &str, found: &mut Vec<Violation>) {
+/// Where a value is in a document. It becomes a pointer only when there is something to say about it.
+enum Place<'a> {
+    Root,
+    Item(&'a Self, usize),
+    Field(&'a Self, &'a str),
+}
+
+impl Place<'_> {
+    fn pointer(&self) -> String {
+        match self {
+            Self::Root => String::new(),
+            Self::Item(parent, index) => format!("{}/{index}", parent.pointer()),
+            Self::Field(parent, name) => crate::expression::join(&parent.pointer(), name),
+        }
+    }
+}
+
+fn collect_unsafe(value: &Value, place: &Place<'_>, found: &mut Vec<Violation>) {
     match value {
         Value::Number(number) => {
             let magnitude = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
             if magnitude.is_some_and(|magnitude| magnitude > LARGEST_INTEGER) {
                 let message =
                     format!("{number} is beyond 2^53 - 1, which JSON cannot carry exactly; write it as a text");
-                found.push(Violation::new(pointer, message));
+                found.push(Violation::new(place.pointer(), message));
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                collect_unsafe(item, &format!("{pointer}/{index}"), found);
+                collect_unsafe(item, &Place::Item(place, index), found);
             }
         }
         Value::Object(fields) => {
             for (name, field) in fields {
-                collect_unsafe(field, &crate::expression::join(pointer, name), found);
+                collect_unsafe(field, &Place::Field(place, name), found);
             }
         }
         Value::Null | Value::Bool(_) | Value::String(_) => {}

@@ -3,7 +3,7 @@
 //! [`plan`] is one pure function. The plane computes it to know what it asks for, the host computes it
 //! again from signed bytes and refuses when the digests differ.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The signed artifacts that an operation is made of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sources {
     /// The operation definition.
@@ -36,16 +36,23 @@ pub struct Sources {
 
 /// An operation with everything decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Plan {
+    /// What follows from the signed artifacts alone.
+    #[serde(flatten)]
+    pub graph: Arc<Graph>,
+    /// The validated inputs.
+    pub inputs: Value,
+}
+
+/// What an operation does, whatever its inputs are: the same for every operation of the same artifacts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Graph {
     /// What it was made from.
     pub sources: Sources,
     /// The operation's type.
     pub operation_type: OperationType,
     /// The version of the type.
     pub version: Version,
-    /// The validated inputs.
-    pub inputs: Value,
     /// The graph, each step after all that it needs.
     pub steps: Vec<PlannedStep>,
     /// What to do when a step has failed for good.
@@ -129,21 +136,36 @@ pub enum PlanError {
 /// # Errors
 /// When the inputs do not fit, a kind is unknown, or the steps form no graph.
 pub fn plan(sources: Sources, definition: &Definition, catalog: &Catalog, inputs: Value) -> Result<Plan, PlanError> {
-    let operation = format!("{}@{}", definition.operation_type, definition.version);
-    schema::validate(&definition.input_schema, &inputs)
-        .and_then(|()| Violations::check(canonical::unsafe_integers(&inputs)))
-        .map_err(|violations| PlanError::Inputs { operation: operation.clone(), violations })?;
-    check_artifacts(definition, &operation, &inputs)?;
-    check_supported(definition, &operation)?;
+    check_inputs(definition, &inputs)?;
+    Ok(Plan { graph: Arc::new(resolve(sources, definition, catalog)?), inputs })
+}
+
+/// Whether an operation may have these inputs.
+///
+/// # Errors
+/// When they break the definition's schema, or name an artifact that it does not allow.
+pub fn check_inputs(definition: &Definition, inputs: &Value) -> Result<(), PlanError> {
+    schema::validate(&definition.input_schema, inputs)
+        .and_then(|()| Violations::check(canonical::unsafe_integers(inputs)))
+        .map_err(|violations| PlanError::Inputs { operation: name(definition), violations })?;
+    check_artifacts(definition, inputs)
+}
+
+/// Computes what follows from signed artifacts alone.
+///
+/// # Errors
+/// When a kind is unknown, or the steps form no graph.
+pub fn resolve(sources: Sources, definition: &Definition, catalog: &Catalog) -> Result<Graph, PlanError> {
+    check_supported(definition)?;
     let needs = check::needs(definition);
-    let order = graph::topological_order(&needs).map_err(|_| PlanError::Graph(operation.clone()))?;
+    let order = graph::topological_order(&needs).map_err(|_| PlanError::Graph(name(definition)))?;
     let mut steps = Vec::with_capacity(order.len());
     for id in order {
         let step =
-            definition.steps.iter().find(|step| step.id == id).ok_or_else(|| PlanError::Graph(operation.clone()))?;
+            definition.steps.iter().find(|step| step.id == id).ok_or_else(|| PlanError::Graph(name(definition)))?;
         let needs = needs.get(&id).cloned().unwrap_or_default();
         if needs.iter().any(|needed| !definition.steps.iter().any(|step| &step.id == needed)) {
-            return Err(PlanError::Graph(operation));
+            return Err(PlanError::Graph(name(definition)));
         }
         let component = catalog.steps.get(&step.uses).cloned().ok_or_else(|| PlanError::UnknownKind {
             step: id.clone(),
@@ -161,22 +183,26 @@ pub fn plan(sources: Sources, definition: &Definition, catalog: &Catalog, inputs
             timeout: step.timeout,
         });
     }
-    Ok(Plan {
+    Ok(Graph {
         sources,
         operation_type: definition.operation_type.clone(),
         version: definition.version.clone(),
-        inputs,
         steps,
         on_failure: definition.on_failure,
         artifact_constraints: definition.artifact_constraints.clone(),
     })
 }
 
+/// `type@version`
+fn name(definition: &Definition) -> String {
+    format!("{}@{}", definition.operation_type, definition.version)
+}
+
 /// What a definition demands and this version cannot do is refused by plane and host alike.
-fn check_supported(definition: &Definition, operation: &str) -> Result<(), PlanError> {
+fn check_supported(definition: &Definition) -> Result<(), PlanError> {
     match &definition.artifact_constraints {
         Some(constraints) if constraints.require_signature => Err(PlanError::Unsupported {
-            operation: operation.to_owned(),
+            operation: name(definition),
             what: "artifact_constraints.require_signature".to_owned(),
         }),
         _ => Ok(()),
@@ -184,7 +210,7 @@ fn check_supported(definition: &Definition, operation: &str) -> Result<(), PlanE
 }
 
 /// Every input that is an artifact reference names an allowed repository.
-fn check_artifacts(definition: &Definition, operation: &str, inputs: &Value) -> Result<(), PlanError> {
+fn check_artifacts(definition: &Definition, inputs: &Value) -> Result<(), PlanError> {
     let Some(constraints) = &definition.artifact_constraints else { return Ok(()) };
     let mut refused = None;
     crate::expression::visit(inputs, "", &mut |pointer, text| {
@@ -200,9 +226,19 @@ fn check_artifacts(definition: &Definition, operation: &str, inputs: &Value) -> 
         Some((pointer, reference)) => Err(PlanError::Artifact {
             pointer,
             reference,
-            operation: operation.to_owned(),
+            operation: name(definition),
             allowed: constraints.allowed_repositories.join(", "),
         }),
+    }
+}
+
+impl Graph {
+    /// Names all that was decided by signed artifacts.
+    ///
+    /// # Errors
+    /// When a value has no canonical form; a graph made by [`resolve`] from documents always has one.
+    pub fn digest(&self) -> Result<Digest, NotCanonical> {
+        canonical::digest(self)
     }
 }
 
@@ -212,12 +248,19 @@ impl Plan {
     /// # Errors
     /// When a value has no canonical form; a plan made by [`plan`] always has one.
     pub fn digest(&self) -> Result<Digest, NotCanonical> {
-        canonical::digest(self)
+        self.digest_with(self.graph.digest()?)
     }
 
-    /// The step of this name.
-    #[must_use]
-    pub fn step(&self, id: &StepId) -> Option<&PlannedStep> {
-        self.steps.iter().find(|step| &step.id == id)
+    /// The same for whoever knows the digest of the graph already: it is the one of many operations.
+    ///
+    /// # Errors
+    /// When a value has no canonical form; a plan made by [`plan`] always has one.
+    pub fn digest_with(&self, graph: Digest) -> Result<Digest, NotCanonical> {
+        #[derive(Serialize)]
+        struct Named<'a> {
+            graph: Digest,
+            inputs: &'a Value,
+        }
+        canonical::digest(&Named { graph, inputs: &self.inputs })
     }
 }

@@ -189,9 +189,9 @@ fn plan_of(inputs: Value) -> Result<plan::Plan, plan::PlanError> {
 #[test]
 fn a_plan_orders_steps_and_its_digest_never_changes() {
     let plan = plan_of(json!({"model": "m"})).unwrap();
-    let order: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
+    let order: Vec<&str> = plan.graph.steps.iter().map(|step| step.id.as_str()).collect();
     assert_eq!(order, ["pull", "render"]);
-    assert_eq!(plan.steps[1].needs.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["pull"]);
+    assert_eq!(plan.graph.steps[1].needs.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["pull"]);
     // Golden: plane and host of different versions must agree on it. When it must change, say so in
     // docs/decisions and let both sides refuse each other.
     insta::assert_snapshot!(plan.digest().unwrap().to_string());

@@ -43,14 +43,14 @@ struct StepExplanation {
 /// # Errors
 /// A sentence, when one of them cannot be had or read now.
 pub(crate) async fn explain(artifacts: &dyn ArtifactSource, plan: &Plan) -> Result<Explanation, String> {
-    let definition = fetch(artifacts, ArtifactKind::Definition, &plan.sources.definition).await?;
-    let bundle = fetch(artifacts, ArtifactKind::PolicyBundle, &plan.sources.policy).await?;
+    let definition = fetch(artifacts, ArtifactKind::Definition, &plan.graph.sources.definition).await?;
+    let bundle = fetch(artifacts, ArtifactKind::PolicyBundle, &plan.graph.sources.policy).await?;
     let text = std::str::from_utf8(&bundle.content).map_err(|error| error.to_string())?;
     let policy: PolicyBundle =
-        document::read(text).map_err(|error| format!("{} is no policy bundle: {error}", plan.sources.policy))?;
+        document::read(text).map_err(|error| format!("{} is no policy bundle: {error}", plan.graph.sources.policy))?;
     let mut components: BTreeMap<Reference, (Descriptor, String)> = BTreeMap::new();
-    let mut steps = Vec::with_capacity(plan.steps.len());
-    for step in &plan.steps {
+    let mut steps = Vec::with_capacity(plan.graph.steps.len());
+    for step in &plan.graph.steps {
         if !components.contains_key(&step.component) {
             components.insert(step.component.clone(), component(artifacts, &step.component).await?);
         }

@@ -8,20 +8,20 @@ use fettle_model::{
     definition::ArtifactConstraints,
     failure::{Failure, FailureClass},
     name::StepId,
-    plan::{self, Plan, PlannedStep},
+    plan::{self, Graph, Plan, PlannedStep},
     policy::PolicyBundle,
     task::Task,
 };
 
 use super::{
     Executor, failure,
-    shelf::{Loaded, of_load},
+    shelf::{Loaded, Resolved, of_load},
 };
 use crate::{capabilities::Configured, sandbox::Step};
 
 /// A task that may run.
 pub(super) struct Prepared {
-    pub(super) plan: Plan,
+    pub(super) graph: Arc<Graph>,
     pub(super) steps: BTreeMap<StepId, Ready>,
 }
 
@@ -41,25 +41,30 @@ pub(super) async fn prepare(executor: &Executor, task: &Task) -> Result<Prepared
         executor.shelf.catalog(&sources.catalog),
         executor.shelf.policy(&sources.policy),
     )?;
-    let plan = plan::plan(sources.clone(), &definition, &catalog, task.inputs.clone())
-        .map_err(|error| failure(FailureClass::InvalidInput, "plan.inputs", error.to_string()))?;
-    check_digest(&plan, task)?;
+    plan::check_inputs(&definition, &task.inputs).map_err(|error| refused("plan.inputs", &error))?;
+    let graph = executor.shelf.graph(sources, &definition, &catalog)?;
+    check_digest(&graph, task)?;
+    let graph = Arc::clone(&graph.graph);
     let mut steps = BTreeMap::new();
-    for step in &plan.steps {
+    for step in &graph.steps {
         let ready =
-            ready(executor, step, &policy, plan.artifact_constraints.as_ref()).await.map_err(|mut failure| {
+            ready(executor, step, &policy, graph.artifact_constraints.as_ref()).await.map_err(|mut failure| {
                 failure.message = format!("step `{}`: {}", step.id, failure.message);
                 failure
             })?;
         steps.insert(step.id.clone(), ready);
     }
-    Ok(Prepared { plan, steps })
+    Ok(Prepared { graph, steps })
+}
+
+pub(super) fn refused(code: &str, error: &dyn std::error::Error) -> Failure {
+    failure(FailureClass::InvalidInput, code, error.to_string())
 }
 
 /// The plan that follows from signed bytes must be the one that the plane asks for.
-fn check_digest(plan: &Plan, task: &Task) -> Result<(), Failure> {
-    let digest =
-        plan.digest().map_err(|error| failure(FailureClass::InvalidInput, "plan.digest", error.to_string()))?;
+fn check_digest(graph: &Resolved, task: &Task) -> Result<(), Failure> {
+    let plan = Plan { graph: Arc::clone(&graph.graph), inputs: task.inputs.clone() };
+    let digest = plan.digest_with(graph.digest).map_err(|error| refused("plan.digest", &error))?;
     if digest == task.plan_digest {
         return Ok(());
     }

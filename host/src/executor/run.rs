@@ -6,6 +6,7 @@ use fettle_model::{
     definition::OnFailure,
     name::StepId,
     operation::StepOutcome,
+    plan::PlannedStep,
     task::{StepEvent, Task},
 };
 use futures::{StreamExt as _, future::Either, stream::FuturesUnordered};
@@ -28,20 +29,16 @@ pub(super) async fn graph(
     progress: Progress,
     signals: &Signals,
 ) -> Result<Outcomes, Interrupted> {
-    let mut graph = Graph { task, prepared, outcomes: progress.finished };
-    graph.take_over_accepted();
-    let mut started: BTreeSet<StepId> = graph.outcomes.keys().cloned().collect();
+    let mut graph = Graph::new(task, prepared, progress.finished);
     let mut running = FuturesUnordered::new();
     let mut unwritten: Vec<Pending> = Vec::new();
     // Nothing but `next` is awaited here, and steps journal their own ends: a step that was given the
     // journal's connection must be polled on, or everybody else waits for that connection in vain.
     loop {
-        for closed in graph.unreachable(&started, signals) {
-            started.insert(closed.step_id.clone());
+        for closed in graph.unreachable(signals) {
             running.push(Either::Left(finish(executor, task, closed)));
         }
-        for ready in graph.ready(&started, executor.concurrency.saturating_sub(running.len()), signals) {
-            started.insert(ready.planned.id.clone());
+        for ready in graph.ready(executor.concurrency.saturating_sub(running.len()), signals) {
             let outputs = graph.outputs(&ready.planned.needs);
             let before = progress.attempts.get(&ready.planned.id).copied();
             running.push(Either::Right(Box::pin(async move {
@@ -57,28 +54,31 @@ pub(super) async fn graph(
         pending.durable().await.map_err(Interrupted::Journal)?;
     }
     // Put down between two steps: what is left is done after the next start.
-    if prepared.plan.steps.iter().any(|step| !graph.outcomes.contains_key(&step.id)) {
+    if prepared.graph.steps.iter().any(|step| !graph.outcomes.contains_key(&step.id)) {
         return Err(Interrupted::PutDown);
     }
-    if prepared.plan.on_failure == OnFailure::Undo && graph.has_failed() {
+    if prepared.graph.on_failure == OnFailure::Undo && graph.has_failed() {
         undo::all(executor, task, prepared, &graph.outcomes, &progress.undone, signals).await?;
     }
     Ok(graph.outcomes)
 }
 
 struct Graph<'a> {
-    task: &'a Task,
     prepared: &'a Prepared,
     outcomes: Outcomes,
+    /// What was not started, in the plan's order.
+    waiting: Vec<&'a PlannedStep>,
 }
 
 impl<'a> Graph<'a> {
-    /// Results that the plane has, and this host's journal has not (it was lost with the disk, say).
-    fn take_over_accepted(&mut self) {
-        for (id, output) in &self.task.accepted {
+    fn new(task: &Task, prepared: &'a Prepared, mut outcomes: Outcomes) -> Self {
+        // Results that the plane has, and this host's journal has not (it was lost with the disk, say).
+        for (id, output) in &task.accepted {
             let outcome = StepOutcome::Succeeded { output: output.clone(), changed: false };
-            self.outcomes.entry(id.clone()).or_insert(outcome);
+            outcomes.entry(id.clone()).or_insert(outcome);
         }
+        let waiting = prepared.graph.steps.iter().filter(|step| !outcomes.contains_key(&step.id)).collect();
+        Self { prepared, outcomes, waiting }
     }
 
     fn has_failed(&self) -> bool {
@@ -98,8 +98,8 @@ impl<'a> Graph<'a> {
         needs.iter().filter_map(output).collect()
     }
 
-    /// Steps that may start now, in the plan's order. After a failure nothing more starts.
-    fn ready(&self, started: &BTreeSet<StepId>, room: usize, signals: &Signals) -> Vec<&'a Ready> {
+    /// Steps that start now, in the plan's order. After a failure nothing more starts.
+    fn ready(&mut self, room: usize, signals: &Signals) -> Vec<&'a Ready> {
         if self.has_failed()
             || signals.cancel.is_cancelled()
             || signals.put_down.is_cancelled()
@@ -107,20 +107,15 @@ impl<'a> Graph<'a> {
         {
             return Vec::new();
         }
-        let may = |id: &&StepId| {
-            !started.contains(*id)
-                && self
-                    .prepared
-                    .plan
-                    .step(id)
-                    .is_some_and(|step| step.needs.iter().all(|needed| self.succeeded(needed)))
-        };
-        let ids = self.prepared.plan.steps.iter().map(|step| &step.id).filter(may).take(room);
-        ids.filter_map(|id| self.prepared.steps.get(id)).collect()
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let may = |step: &mut &PlannedStep| step.needs.iter().all(|needed| self.succeeded(needed));
+        let ready: Vec<_> = waiting.extract_if(.., may).take(room).collect();
+        self.waiting = waiting;
+        ready.into_iter().filter_map(|step| self.prepared.steps.get(&step.id)).collect()
     }
 
     /// The steps that can never start: something failed, or the operation was canceled.
-    fn unreachable(&self, started: &BTreeSet<StepId>, signals: &Signals) -> Vec<Attempted> {
+    fn unreachable(&mut self, signals: &Signals) -> Vec<Attempted> {
         let failed = self
             .outcomes
             .iter()
@@ -133,10 +128,8 @@ impl<'a> Graph<'a> {
             None if canceled => StepOutcome::Canceled,
             None => return Vec::new(),
         };
-        let ids = self.prepared.plan.steps.iter().map(|step| &step.id);
-        ids.filter(|id| !started.contains(*id) && !self.outcomes.contains_key(*id))
-            .map(|id| Attempted::without_start(id.clone(), 0, outcome.clone()))
-            .collect()
+        let unreachable = self.waiting.drain(..);
+        unreachable.map(|step| Attempted::without_start(step.id.clone(), 0, outcome.clone())).collect()
     }
 }
 

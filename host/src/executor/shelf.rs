@@ -13,6 +13,7 @@ use fettle_model::{
     descriptor::Descriptor,
     digest::Digest,
     failure::{Failure, FailureClass},
+    plan::{self, Graph, Sources},
     policy::PolicyBundle,
     reference::Reference,
     schema::Schema,
@@ -21,7 +22,7 @@ use fettle_supply::{ArtifactKind, Supplier, SupplyError};
 use quick_cache::sync::Cache;
 use serde::de::DeserializeOwned;
 
-use super::failure;
+use super::{failure, preflight::refused};
 use crate::sandbox::{Compiled, LoadError, Sandbox};
 
 /// Entries of each kind that are kept.
@@ -35,6 +36,12 @@ pub(super) struct Loaded {
     /// The descriptor's schemas, ready to check values.
     pub(super) input: Schema,
     pub(super) output: Schema,
+}
+
+/// What follows from a definition, a catalog and a policy bundle.
+pub(super) struct Resolved {
+    pub(super) graph: Arc<Graph>,
+    pub(super) digest: Digest,
 }
 
 /// What was asked for, under which trust.
@@ -51,6 +58,7 @@ struct Inner {
     catalogs: Cache<Key, Arc<Catalog>>,
     policies: Cache<Key, Arc<PolicyBundle>>,
     components: Cache<Key, Arc<Loaded>>,
+    graphs: Cache<Sources, Arc<Resolved>>,
 }
 
 impl Shelf {
@@ -64,6 +72,7 @@ impl Shelf {
             catalogs: Cache::new(ENTRIES),
             policies: Cache::new(ENTRIES),
             components: Cache::new(ENTRIES),
+            graphs: Cache::new(ENTRIES),
         }))
     }
 
@@ -91,6 +100,21 @@ impl Shelf {
 
     pub(super) async fn component(&self, reference: &Reference) -> Result<Arc<Loaded>, Failure> {
         self.0.components.get_or_insert_async(&self.key(reference)?, self.load(reference)).await
+    }
+
+    /// What these documents, which `sources` names and which are trusted now, resolve to.
+    pub(super) fn graph(
+        &self,
+        sources: &Sources,
+        definition: &Definition,
+        catalog: &Catalog,
+    ) -> Result<Arc<Resolved>, Failure> {
+        self.0.graphs.get_or_insert_with(sources, || {
+            let graph = plan::resolve(sources.clone(), definition, catalog);
+            let graph = graph.map_err(|error| refused("plan.inputs", &error))?;
+            let digest = graph.digest().map_err(|error| refused("plan.digest", &error))?;
+            Ok(Arc::new(Resolved { graph: Arc::new(graph), digest }))
+        })
     }
 
     fn key(&self, reference: &Reference) -> Result<Key, Failure> {

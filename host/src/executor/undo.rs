@@ -19,7 +19,7 @@ pub(super) async fn all(
     undone: &BTreeSet<StepId>,
     signals: &Signals,
 ) -> Result<(), Interrupted> {
-    for planned in prepared.plan.steps.iter().rev().filter(|planned| !undone.contains(&planned.id)) {
+    for planned in prepared.graph.steps.iter().rev().filter(|planned| !undone.contains(&planned.id)) {
         let Some(StepOutcome::Succeeded { output, changed: true }) = outcomes.get(&planned.id) else { continue };
         let Some(ready) = prepared.steps.get(&planned.id).filter(|ready| ready.loaded.descriptor.undoes) else {
             continue;

@@ -44,7 +44,7 @@ fn text(planned: &PlannedOperation, node: &str) -> String {
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:<11} {value}");
     };
-    line("operation", &format!("{}@{}", plan.operation_type, plan.version));
+    line("operation", &format!("{}@{}", plan.graph.operation_type, plan.graph.version));
     line("node", node);
     let mut document = |name: &str, reference: &Reference, signed_by: Option<&str>| {
         let _ = writeln!(text, "{name:<11} {}\n  {}", reference.repository, reference.digest);
@@ -52,14 +52,14 @@ fn text(planned: &PlannedOperation, node: &str) -> String {
             text.push_str(&output::wrap("  signed by ", &short(signer)));
         }
     };
-    document("definition", &plan.sources.definition, access.map(|all| all.definition_signed_by.as_str()));
-    document("catalog", &plan.sources.catalog, None);
-    document("policy", &plan.sources.policy, access.map(|all| all.policy_signed_by.as_str()));
+    document("definition", &plan.graph.sources.definition, access.map(|all| all.definition_signed_by.as_str()));
+    document("catalog", &plan.graph.sources.catalog, None);
+    document("policy", &plan.graph.sources.policy, access.map(|all| all.policy_signed_by.as_str()));
     if let Some(access) = access {
         let _ = writeln!(text, "  revision {}", access.policy_revision);
     }
     let _ = writeln!(text, "plan\n  {}", planned.plan_digest);
-    for (index, step) in plan.steps.iter().enumerate() {
+    for (index, step) in plan.graph.steps.iter().enumerate() {
         let access = access.and_then(|all| all.steps.iter().find(|one| one.step_id == step.id.as_str()));
         let _ = write!(text, "\n{}. {}", index + 1, step_text(step, access));
     }

@@ -44,14 +44,14 @@ pub(crate) async fn create(unit: &mut Unit, new: &NewOperation, context: &Contex
 }
 
 fn total_steps(plan: &Plan) -> Result<u32, StoreError> {
-    u32::try_from(plan.steps.len()).map_err(|error| StoreError::corrupt("plan", error))
+    u32::try_from(plan.graph.steps.len()).map_err(|error| StoreError::corrupt("plan", error))
 }
 
 fn created(new: &NewOperation, context: &Context) -> Result<Operation, StoreError> {
     Ok(Operation {
         id: new.id,
-        operation_type: new.plan.operation_type.clone(),
-        version: new.plan.version.clone(),
+        operation_type: new.plan.graph.operation_type.clone(),
+        version: new.plan.graph.version.clone(),
         project: new.project.clone(),
         requested_by: context.actor.to_string(),
         target_selector: new.target_selector.clone(),
@@ -60,7 +60,7 @@ fn created(new: &NewOperation, context: &Context) -> Result<Operation, StoreErro
         request_digest: new.request_digest,
         correlation_id: context.correlation_id.clone(),
         trigger_source: TRIGGER.to_owned(),
-        sources: new.plan.sources.clone(),
+        sources: new.plan.graph.sources.clone(),
         inputs: new.plan.inputs.clone(),
         plan_digest: new.plan_digest,
         total_steps: total_steps(&new.plan)?,
@@ -80,8 +80,8 @@ async fn insert(unit: &mut Unit, new: &NewOperation, context: &Context) -> Resul
          ON CONFLICT (project_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
     )
     .bind(new.id.to_string())
-    .bind(new.plan.operation_type.as_str())
-    .bind(new.plan.version.as_str())
+    .bind(new.plan.graph.operation_type.as_str())
+    .bind(new.plan.graph.version.as_str())
     .bind(new.project.org_id.as_str())
     .bind(new.project.project_id.as_str())
     .bind(context.actor.to_string())
@@ -91,7 +91,7 @@ async fn insert(unit: &mut Unit, new: &NewOperation, context: &Context) -> Resul
     .bind(&context.correlation_id)
     .bind(TRIGGER)
     .bind(new.node_id.to_string())
-    .bind(row::text(WHAT, &new.plan.sources)?)
+    .bind(row::text(WHAT, &new.plan.graph.sources)?)
     .bind(row::text(WHAT, &new.plan.inputs)?)
     .bind(new.plan_digest.to_string())
     .bind(total_steps(&new.plan)?)
@@ -146,7 +146,7 @@ async fn insert_parts(unit: &mut Unit, new: &NewOperation) -> Result<(), StoreEr
 }
 
 fn steps(plan: &Plan) -> Result<String, StoreError> {
-    let columns = plan.steps.iter().map(|step| StepColumns {
+    let columns = plan.graph.steps.iter().map(|step| StepColumns {
         id: &step.id,
         kind: &step.kind,
         component: &step.component,
@@ -157,10 +157,10 @@ fn steps(plan: &Plan) -> Result<String, StoreError> {
 
 fn artifacts(plan: &Plan) -> Result<String, StoreError> {
     let mut artifacts = BTreeMap::from([
-        ("definition".to_owned(), &plan.sources.definition),
-        ("catalog".to_owned(), &plan.sources.catalog),
-        ("policy".to_owned(), &plan.sources.policy),
+        ("definition".to_owned(), &plan.graph.sources.definition),
+        ("catalog".to_owned(), &plan.graph.sources.catalog),
+        ("policy".to_owned(), &plan.graph.sources.policy),
     ]);
-    artifacts.extend(plan.steps.iter().map(|step| (format!("step/{}", step.kind), &step.component)));
+    artifacts.extend(plan.graph.steps.iter().map(|step| (format!("step/{}", step.kind), &step.component)));
     row::text(WHAT, &artifacts)
 }

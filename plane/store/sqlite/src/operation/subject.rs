@@ -31,13 +31,13 @@ impl Subject {
     pub(crate) fn of(new: &NewOperation, context: &Context) -> Self {
         Self {
             operation_id: new.id.to_string(),
-            operation_type: new.plan.operation_type.to_string(),
-            version: new.plan.version.to_string(),
+            operation_type: new.plan.graph.operation_type.to_string(),
+            version: new.plan.graph.version.to_string(),
             org_id: new.project.org_id.to_string(),
             project_id: new.project.project_id.to_string(),
             correlation_id: context.correlation_id.clone(),
             node_id: new.node_id.to_string(),
-            total_steps: i64::try_from(new.plan.steps.len()).unwrap_or(i64::MAX),
+            total_steps: i64::try_from(new.plan.graph.steps.len()).unwrap_or(i64::MAX),
         }
     }
 
