@@ -227,3 +227,66 @@ async fn changes_of_a_task_that_is_forgotten_do_not_spoil_those_of_others() {
     here.durable().await.unwrap();
     assert_eq!(journal.unreported("t", 0, 10).await.unwrap().len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_starts_runs_and_ends_between_two_writes_is_known_as_it_ended() {
+    let (journal, _directory) = journal().await;
+    journal.accept(&task("t"), Epoch(1)).await.unwrap();
+    let retrying = || StepEvent::Progress { step_id: step(), percent: 1, message: None };
+    // Nobody waits for these, so they are written together.
+    let _ = journal.start_attempt("t", &step(), 1, started(1)).await.unwrap();
+    let _ = journal.run_attempt("t", &step(), 1).await.unwrap();
+    journal.fail_attempt("t", &step(), 1, retrying(), None).await.unwrap();
+    let attempts = journal.progress("t").await.unwrap().attempts;
+    assert_eq!(attempts[&step()], Attempts { last: 1, state: AttemptState::Failed, ran: true });
+    assert_eq!(journal.unreported("t", 0, 10).await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_waits_for_is_written_all_the_same() {
+    let (journal, _directory) = journal().await;
+    journal.accept(&task("t"), Epoch(1)).await.unwrap();
+    let mut changes = journal.changes();
+    changes.mark_unchanged();
+    let pending = journal.start_attempt("t", &step(), 1, started(1)).await.unwrap();
+    changes.changed().await.unwrap();
+    assert_eq!(journal.unreported("t", 0, 10).await.unwrap().len(), 1);
+    pending.durable().await.unwrap();
+}
+
+/// Every earlier version of the file, with something in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_journal_of_an_earlier_version_is_taken_over_whole() {
+    static ALL: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
+    for version in 1..ALL.migrations.len() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal.sqlite");
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+        let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
+        let mut earlier = sqlx::migrate::Migrator::DEFAULT;
+        earlier.migrations = ALL.migrations[..version].to_vec().into();
+        earlier.run(&pool).await.unwrap();
+        let rows = [
+            "INSERT INTO attempts (task_id, step_id, attempt, state) VALUES ('t', 'a', 2, 'started')".to_owned(),
+            "INSERT INTO outcomes (task_id, step_id, outcome) VALUES ('t', 'b', '{\"outcome\":\"canceled\"}')".to_owned(),
+            format!(
+                "INSERT INTO events (task_id, sequence, event) VALUES ('t', 7, '{}')",
+                serde_json::to_string(&started(2)).unwrap()
+            ),
+        ];
+        let text = serde_json::to_string(&task("t")).unwrap();
+        let task = sqlx::query("INSERT INTO tasks (task_id, task, epoch, next_sequence) VALUES ('t', $1, 3, 8)");
+        task.bind(text).execute(&pool).await.unwrap();
+        for row in rows {
+            sqlx::query(sqlx::AssertSqlSafe(row)).execute(&pool).await.unwrap();
+        }
+        pool.close().await;
+        let journal = Journal::open(&path).await.unwrap();
+        assert_eq!(journal.held().await.unwrap()[0].epoch, Epoch(3), "from version {version}");
+        assert_eq!(journal.unreported("t", 0, 10).await.unwrap()[0].0, 7, "from version {version}");
+        let progress = journal.progress("t").await;
+        let attempts = progress.unwrap().attempts;
+        let expected = Attempts { last: 2, state: AttemptState::Started, ran: false };
+        assert_eq!(attempts[&StepId::from_str("a").unwrap()], expected, "from version {version}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Cassettes of attempts: kept beside the journal's records, in the same transactions, up to a bound.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::LazyLock};
 
 use fettle_model::{
     cassette::Outcome,
@@ -10,7 +10,18 @@ use fettle_model::{
 use serde::Serialize;
 use sqlx::{QueryBuilder, Row as _, SqlitePool, sqlite::SqliteConnectOptions, sqlite::SqlitePoolOptions};
 
-use super::{JournalError, batch::chunks, change::Connection, to_integer};
+use super::{
+    JournalError,
+    change::Connection,
+    rows::{Statement, Static},
+    to_integer,
+};
+
+static INSERT: Static = LazyLock::new(|| {
+    let columns = "id, operation_id, task_id, step_id, attempt, kind, outcome, failed, recorded_at, digest, content";
+    Statement::of_values(&format!("INSERT INTO cassettes ({columns}) VALUES"), 11, "")
+});
+static DELETE: Static = LazyLock::new(|| Statement::of_list("DELETE FROM cassettes WHERE id IN (", ")"));
 
 /// How many cassettes a host keeps. When there are more, the oldest of attempts that did not fail go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,31 +127,19 @@ impl Retention {
         let numbered: Vec<(i64, &str, &Kept)> =
             cassettes.iter().zip(self.next..).map(|((task, kept), id)| (id, *task, *kept)).collect();
         self.next += to_integer(numbered.len() as u64);
-        for chunk in chunks(&numbered) {
-            let mut query = QueryBuilder::new(
-                "INSERT INTO cassettes (id, operation_id, task_id, step_id, attempt, kind, outcome, failed, recorded_at, digest, content) ",
-            );
-            query.push_values(chunk, |mut row, (id, task, kept)| {
-                row.push_bind(*id).push_bind(&kept.operation_id).push_bind(*task).push_bind(kept.step_id.as_str());
-                row.push_bind(kept.attempt).push_bind(kept.kind.as_str()).push_bind(kept.outcome);
-                row.push_bind(kept.failed).push_bind(kept.recorded_at).push_bind(kept.digest.to_string());
-                row.push_bind(&kept.content);
-            });
-            query.build().execute(&mut **transaction).await?;
-        }
-        for (id, _, kept) in numbered {
+        for (id, _, kept) in &numbered {
             self.bytes += kept.content.len();
-            self.kept.insert((kept.failed, id), kept.content.len());
+            self.kept.insert((kept.failed, *id), kept.content.len());
         }
-        let over = self.over();
-        for chunk in chunks(&over) {
-            let mut query = QueryBuilder::new("DELETE FROM cassettes WHERE id IN (");
-            let mut list = query.separated(", ");
-            for id in chunk {
-                list.push_bind(*id);
-            }
-            query.push(")");
-            query.build().execute(&mut **transaction).await?;
+        for query in INSERT.filled(numbered, |query, (id, task, kept)| {
+            let named = query.bind(id).bind(&kept.operation_id).bind(task).bind(kept.step_id.as_str());
+            let ended = named.bind(kept.attempt).bind(kept.kind.as_str()).bind(kept.outcome).bind(kept.failed);
+            ended.bind(kept.recorded_at).bind(kept.digest.to_string()).bind(&kept.content)
+        }) {
+            query.execute(&mut **transaction).await?;
+        }
+        for query in DELETE.filled(self.over(), |query, id| query.bind(id)) {
+            query.execute(&mut **transaction).await?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ mod cassettes;
 mod change;
 mod read;
 mod recorder;
+mod rows;
 mod writer;
 
 use std::{path::Path, sync::Arc};
@@ -22,12 +23,12 @@ use sqlx::{
     SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use self::{
     cassettes::Retention,
     change::{Change, State, StepChange, Written},
-    writer::Request,
+    writer::{Inbox, Request},
 };
 pub use self::{
     cassettes::{Archive, Bounds, Entry, Filter, Kept},
@@ -72,6 +73,7 @@ impl From<sqlx::Error> for JournalError {
 pub struct Journal {
     readers: SqlitePool,
     writer: mpsc::Sender<Request>,
+    waiting: Arc<Notify>,
     changed: watch::Receiver<u64>,
 }
 
@@ -111,7 +113,10 @@ pub struct Finished {
 
 /// A change that is on its way to the disk.
 #[must_use = "what is not awaited is not known to be durable"]
-pub struct Pending(oneshot::Receiver<Result<Written, JournalError>>);
+pub struct Pending {
+    answer: oneshot::Receiver<Result<Written, JournalError>>,
+    waiting: Arc<Notify>,
+}
 
 impl Pending {
     /// Waits until it is durable.
@@ -119,7 +124,17 @@ impl Pending {
     /// # Errors
     /// When it could not be written.
     pub async fn durable(self) -> Result<(), JournalError> {
-        self.0.await.map_err(|_| JournalError::Closed)?.map(|_| ())
+        self.written().await.map(|_| ())
+    }
+
+    async fn written(mut self) -> Result<Written, JournalError> {
+        match self.answer.try_recv() {
+            Ok(written) => written,
+            Err(_) => {
+                self.waiting.notify_one();
+                self.answer.await.map_err(|_| JournalError::Closed)?
+            }
+        }
     }
 }
 
@@ -164,8 +179,10 @@ impl Journal {
         let readers = pool(2).connect_with(options).await.map_err(error)?;
         let (writer, requests) = mpsc::channel(QUEUE);
         let (notify, changed) = watch::channel(0);
-        tokio::spawn(writer::run(writing, retention, requests, notify));
-        Ok(Self { readers, writer, changed })
+        let waiting = Arc::new(Notify::new());
+        let inbox = Inbox { requests, waiting: Arc::clone(&waiting) };
+        tokio::spawn(writer::run(writing, retention, inbox, notify));
+        Ok(Self { readers, writer, waiting, changed })
     }
 
     /// Wakes when there is something new to report.
@@ -178,11 +195,11 @@ impl Journal {
     async fn hand_over(&self, change: Change) -> Result<Pending, JournalError> {
         let (answer, answered) = oneshot::channel();
         self.writer.send(Request { change, answer }).await.map_err(|_| JournalError::Closed)?;
-        Ok(Pending(answered))
+        Ok(Pending { answer: answered, waiting: Arc::clone(&self.waiting) })
     }
 
     async fn write(&self, change: Change) -> Result<Written, JournalError> {
-        self.hand_over(change).await?.0.await.map_err(|_| JournalError::Closed)?
+        self.hand_over(change).await?.written().await
     }
 
     async fn step(&self, task_id: &str, change: StepChange) -> Result<Pending, JournalError> {

@@ -1,8 +1,14 @@
 //! The one task that writes: whatever has gathered while the last commit was on its way to the disk
-//! becomes the next transaction, so that many tasks share one synchronisation.
+//! becomes the next transaction, so that many tasks share one synchronisation. What nobody waits for gathers
+//! a little longer.
+
+use std::{sync::Arc, time::Duration};
 
 use sqlx::{Sqlite, SqlitePool, Transaction};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    time::{Instant, timeout_at},
+};
 
 use super::{
     JournalError,
@@ -14,21 +20,56 @@ use super::{
 /// Most changes of one transaction.
 const BATCH: usize = 1024;
 
+/// How long changes gather when nobody waits for them: those of steps that only observe. A crash loses as
+/// much, and such a step is simply looked at again.
+const GATHER: Duration = Duration::from_millis(5);
+
 /// A change and whoever waits for it.
 pub(super) struct Request {
     pub(super) change: Change,
     pub(super) answer: oneshot::Sender<Result<Written, JournalError>>,
 }
 
+/// What is to be written, and who waits for it.
+pub(super) struct Inbox {
+    pub(super) requests: mpsc::Receiver<Request>,
+    /// Somebody waits until what was handed over is durable.
+    pub(super) waiting: Arc<Notify>,
+}
+
+impl Inbox {
+    /// The requests of the next transaction; none when every sender is gone.
+    async fn next(&mut self, batch: &mut Vec<Request>) -> usize {
+        let mut gathered = self.requests.recv_many(batch, BATCH).await;
+        let deadline = Instant::now() + GATHER;
+        while gathered > 0 && gathered < BATCH {
+            let more = async {
+                tokio::select! {
+                    biased;
+                    () = self.waiting.notified() => None,
+                    more = self.requests.recv_many(batch, BATCH - gathered) => Some(more),
+                }
+            };
+            match timeout_at(deadline, more).await {
+                Ok(Some(more)) if more > 0 => gathered += more,
+                // Whoever waits handed its change over before it said so.
+                _ => return gathered + self.take_ready(batch, BATCH - gathered),
+            }
+        }
+        gathered
+    }
+
+    fn take_ready(&mut self, batch: &mut Vec<Request>, room: usize) -> usize {
+        let before = batch.len();
+        batch.extend(std::iter::from_fn(|| self.requests.try_recv().ok()).take(room));
+        batch.len() - before
+    }
+}
+
 /// Writes until every sender is gone.
-pub(super) async fn run(
-    pool: SqlitePool,
-    mut retention: Retention,
-    mut requests: mpsc::Receiver<Request>,
-    changed: watch::Sender<u64>,
-) {
+pub(super) async fn run(pool: SqlitePool, mut retention: Retention, mut inbox: Inbox, changed: watch::Sender<u64>) {
     let mut batch = Vec::with_capacity(BATCH);
-    while requests.recv_many(&mut batch, BATCH).await > 0 {
+    while inbox.next(&mut batch).await > 0 {
         let (changes, answers): (Vec<_>, Vec<_>) =
             batch.drain(..).map(|request| (request.change, request.answer)).unzip();
         match commit(&pool, &mut retention, &changes).await {
