@@ -24,7 +24,7 @@ use common::{Heard, TestNode};
 use fettle_host::sandbox::bindings::Component as Typed;
 use fettle_model::grant::Grants;
 use wasmtime::{
-    Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
+    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
     component::{Component, Linker, ResourceTable},
 };
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
@@ -66,10 +66,10 @@ struct BareLoop {
 }
 
 impl BareLoop {
-    fn new(bytes: &[u8]) -> Self {
+    fn new(bytes: &[u8], pool: PoolingAllocationConfig) -> Self {
         let mut config = Config::new();
         config.epoch_interruption(true);
-        config.allocation_strategy(InstanceAllocationStrategy::Pooling(PoolingAllocationConfig::new()));
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
         let engine = Engine::new(&config).expect("a pooling engine");
         let component = Component::from_binary(&engine, bytes).expect("a component");
         let mut linker = Linker::<Bare>::new(&engine);
@@ -129,7 +129,11 @@ fn round(value: f64) -> f64 {
 async fn main() {
     let node = TestNode::new();
     let bytes = common::component("noop");
-    let bare = BareLoop::new(&bytes);
+    let bare = BareLoop::new(&bytes, PoolingAllocationConfig::new());
+    // The same loop with the one setting of the pool that a host has and wasmtime's defaults have not.
+    let mut scanning = PoolingAllocationConfig::new();
+    scanning.pagemap_scan(Enabled::Auto).linear_memory_keep_resident(256 << 10).table_keep_resident(16 << 10);
+    let scanning = BareLoop::new(&bytes, scanning);
     let compiled = node.sandbox.compile(bytes.into()).await.expect("a component");
     let grants = Grants::default();
     let heard = Arc::new(Heard::default());
@@ -143,6 +147,7 @@ async fn main() {
     };
     let host = recorded::Host::start(&node).await;
     let (mut warm_times, mut bare_times, mut spawn_times) = (Vec::new(), Vec::new(), Vec::new());
+    let mut scanning_times = Vec::new();
     let (mut recorded_times, mut recorded_processor, mut bare_processor) = (Vec::new(), Vec::new(), Vec::new());
     measure(CALLS, warm).await;
     measure(CALLS, async || bare.call().await).await;
@@ -151,6 +156,7 @@ async fn main() {
         let before = recorded::processor_time();
         bare_times.push(measure(CALLS, async || bare.call().await).await);
         bare_processor.push(since(before) / f64::from(CALLS));
+        scanning_times.push(measure(CALLS, async || scanning.call().await).await);
         let before = recorded::processor_time();
         recorded_times.push(host.round().await);
         recorded_processor.push(since(before) / f64::from(recorded::ATTEMPTS));
@@ -158,6 +164,7 @@ async fn main() {
     }
     let (warm, bare, spawn) = (median(warm_times), median(bare_times), median(spawn_times));
     print("warm_noop", warm, "bare_wasmtime_pooled", bare);
+    print("warm_noop", warm, "bare_wasmtime_same_pool", median(scanning_times));
     print("warm_noop", warm, "fork_exec_true", spawn);
     print("warm_noop_recorded", median(recorded_times), "bare_wasmtime_pooled", bare);
     print(
