@@ -304,9 +304,12 @@ fn secret(created: &(impl Sized, fettle_plane::administration::Secret)) -> Strin
 }
 
 impl Drop for Fleet {
+    /// Every scenario ends with the replay of all that its host has recorded; none has to ask for it.
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.logs());
+        } else {
+            self.insist_on_replay();
         }
     }
 }

@@ -48,6 +48,17 @@ impl Fleet {
         }
         recordings
     }
+
+    /// The same at the end of a scenario, on a thread of its own: a value that is dropped cannot wait.
+    pub(crate) fn insist_on_replay(&self) {
+        if !self.journal().exists() {
+            return;
+        }
+        let replay = || tokio::runtime::Runtime::new().unwrap().block_on(self.replay_all()).len();
+        let replayed = std::thread::scope(|scope| scope.spawn(replay).join());
+        let replayed = replayed.unwrap_or_else(|_| panic!("a recorded attempt of this scenario replays differently"));
+        println!("{replayed} recorded attempts replayed the same");
+    }
 }
 
 /// All built components, by what their bytes hash to.
