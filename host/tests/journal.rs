@@ -268,7 +268,8 @@ async fn a_journal_of_an_earlier_version_is_taken_over_whole() {
         earlier.run(&pool).await.unwrap();
         let rows = [
             "INSERT INTO attempts (task_id, step_id, attempt, state) VALUES ('t', 'a', 2, 'started')".to_owned(),
-            "INSERT INTO outcomes (task_id, step_id, outcome) VALUES ('t', 'b', '{\"outcome\":\"canceled\"}')".to_owned(),
+            "INSERT INTO outcomes (task_id, step_id, outcome) VALUES ('t', 'b', '{\"outcome\":\"canceled\"}')"
+                .to_owned(),
             format!(
                 "INSERT INTO events (task_id, sequence, event) VALUES ('t', 7, '{}')",
                 serde_json::to_string(&started(2)).unwrap()

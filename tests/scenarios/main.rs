@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod air_gap;
 mod crashes;
 mod denials;
 mod interruptions;

@@ -31,6 +31,8 @@ pub struct Fleet {
     pub plane_environment: Vec<(String, String)>,
     /// Extra environment of the host's next start.
     pub host_environment: Vec<(String, String)>,
+    /// More arguments of the plane.
+    pub plane_arguments: Vec<String>,
     /// More arguments of the host.
     pub host_arguments: Vec<String>,
     /// The trust policy of the host, which starts as that of the plane.
@@ -67,6 +69,7 @@ impl Fleet {
             host: None,
             plane_environment: Vec::new(),
             host_environment: Vec::new(),
+            plane_arguments: Vec::new(),
             host_arguments: Vec::new(),
             host_trust: trust.to_owned(),
             programs,
@@ -116,6 +119,7 @@ impl Fleet {
             "--heartbeat",
             "1s",
         ];
+        let arguments = arguments.into_iter().chain(self.plane_arguments.iter().map(String::as_str));
         let log = self.directory.path().join("plane.log");
         let _ = std::fs::remove_file(&log);
         let mut environment = self.plane_environment.clone();

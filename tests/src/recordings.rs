@@ -1,6 +1,6 @@
 //! What a node recorded, replayed: after a scenario every attempt is run again with the recorded answers.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::LazyLock};
 
 use fettle_host::{
     executor::journal::{Archive, Entry, Filter},
@@ -10,6 +10,12 @@ use fettle_host::{
 use fettle_model::{cassette::Cassette, digest::Digest};
 
 use crate::{Fleet, supply};
+
+/// What replays run in: as many slots as hosts of scenarios have, the same limits, each component compiled
+/// once however many hosts recorded it.
+static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(4, Limits::default()).unwrap());
+
+static COMPONENTS: LazyLock<BTreeMap<Digest, PathBuf>> = LazyLock::new(components);
 
 /// One attempt of a scenario, and its replay.
 pub struct Recording {
@@ -32,16 +38,13 @@ impl Fleet {
     pub async fn replay_all(&self) -> Vec<Recording> {
         let archive = Archive::open(&self.journal()).await.unwrap();
         let kept = archive.export(&Filter::default()).await.unwrap();
-        // As many slots as hosts of scenarios have; the limits are the same.
-        let sandbox = Sandbox::new(4, Limits::default()).unwrap();
-        let components = components();
         let mut recordings = Vec::new();
         for (entry, content) in kept {
             let cassette = Cassette::read(&content).unwrap_or_else(|error| panic!("{entry:?}: {error}"));
-            let path = components.get(&cassette.header.component);
+            let path = COMPONENTS.get(&cassette.header.component);
             let path = path.unwrap_or_else(|| panic!("nothing was built with {}", cassette.header.component));
-            let compiled = sandbox.compile(std::fs::read(path).unwrap().into()).await.unwrap();
-            let replayed = replay(&sandbox, &compiled, &cassette).await.unwrap();
+            let compiled = SANDBOX.compile(std::fs::read(path).unwrap().into()).await.unwrap();
+            let replayed = replay(&SANDBOX, &compiled, &cassette).await.unwrap();
             assert!(replayed.same, "{entry:?}: {replayed:#?}");
             assert_eq!(cassette.digest, entry.digest);
             recordings.push(Recording { entry, cassette, replayed });
