@@ -28,7 +28,7 @@ async fn recorded_and_replayed(node: &TestNode) -> (Cassette, Replayed) {
     let descriptor = node.sandbox.describe(&compiled).await.unwrap();
     let step = node.link("testing", &grants).await;
     let request = Request { function: Function::Run, input: INPUT, output: None };
-    let tape = Tape::record(&header(&step, &descriptor, &node.sandbox, &request), tape::BOUND);
+    let tape = Tape::record(&header(&step, &descriptor, &request), tape::BOUND);
     let mut call = node.call(&grants, &Arc::<Heard>::default(), Duration::from_secs(20));
     call.tape = Some(tape.clone());
     step.run(call, INPUT).await.unwrap();

@@ -32,7 +32,8 @@ async fn record(node: &TestNode, name: &str, functions: &[Function], input: &Val
         component: step.digest,
         kind: descriptor.kind,
         effect: descriptor.effect,
-        limits: node.sandbox.limits_digest(),
+        limits: step.limits_digest(),
+        changed_limits: step.changed_limits(),
         context: Context { operation_id: "o".to_owned(), attempt: 1, ..Context::default() },
         input: input.to_string(),
     };

@@ -114,6 +114,7 @@ impl Checker<'_> {
         if !(1..=100).contains(&step.retry.attempts) {
             found.push(Violation::new(format!("{pointer}/retry/attempts"), "write 1 to 100"));
         }
+        step.limits.check(&format!("{pointer}/limits"), found);
         if !(1..=10).contains(&step.retry.backoff.factor) {
             found.push(Violation::new(format!("{pointer}/retry/backoff/factor"), "write 1 to 10"));
         }

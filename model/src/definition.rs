@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::{
     grant::Grants,
+    limits::AttemptLimits,
     name::{OperationType, StepId, StepKind, Version},
     time,
 };
@@ -101,6 +102,9 @@ pub struct StepDefinition {
     /// The longest that one attempt may take.
     #[serde(default = "default_timeout", with = "time")]
     pub timeout: Duration,
+    /// What one attempt may use, where that is less than the node allows.
+    #[serde(default, skip_serializing_if = "AttemptLimits::is_empty")]
+    pub limits: AttemptLimits,
 }
 
 fn empty_object() -> Value {

@@ -19,6 +19,7 @@ pub mod expression;
 pub mod failure;
 pub mod grant;
 pub mod graph;
+pub mod limits;
 pub mod name;
 pub mod operation;
 pub mod plan;

@@ -16,6 +16,7 @@ use crate::{
     digest::Digest,
     grant::Grants,
     graph,
+    limits::AttemptLimits,
     name::{OperationType, StepId, StepKind, Version},
     reference::Reference,
     schema, time,
@@ -83,6 +84,9 @@ pub struct PlannedStep {
     /// The longest that one attempt may take.
     #[serde(with = "time")]
     pub timeout: Duration,
+    /// What one attempt may use, where that is less than the node allows.
+    #[serde(default, skip_serializing_if = "AttemptLimits::is_empty")]
+    pub limits: AttemptLimits,
 }
 
 /// Why there is no plan.
@@ -181,6 +185,7 @@ pub fn resolve(sources: Sources, definition: &Definition, catalog: &Catalog) -> 
             grants: step.grants.clone(),
             retry: step.retry.clone(),
             timeout: step.timeout,
+            limits: step.limits,
         });
     }
     Ok(Graph {

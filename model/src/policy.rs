@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     egress::Egress,
     grant::Grants,
+    limits::AttemptLimits,
     name::{Label, StepKind},
     violation::{Violation, Violations},
 };
@@ -33,6 +34,9 @@ pub struct PolicyBundle {
     /// Private networks that its steps may reach; none when absent.
     #[serde(default, skip_serializing_if = "Egress::is_empty")]
     pub egress: Egress,
+    /// What one attempt of a step may use on its nodes; what is absent is the host's default.
+    #[serde(default, skip_serializing_if = "AttemptLimits::is_empty")]
+    pub limits: AttemptLimits,
 }
 
 /// A fixed program with typed arguments (seed 001, 4.4 and 4.7).
@@ -267,6 +271,7 @@ impl PolicyBundle {
             }
         }
         self.egress.check("/egress", &mut found);
+        self.limits.check("/limits", &mut found);
         Violations::check(found)
     }
 

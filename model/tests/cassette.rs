@@ -39,6 +39,7 @@ fn example() -> String {
         kind: "file.render@v1".parse().unwrap(),
         effect: Effect::Converge,
         limits: Digest::of(b"limits"),
+        changed_limits: fettle_model::limits::AttemptLimits::default(),
         context: Context {
             operation_id: "01JOPERATION".to_owned(),
             task_id: "01JTASK".to_owned(),

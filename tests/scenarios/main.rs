@@ -6,6 +6,7 @@ mod air_gap;
 mod crashes;
 mod denials;
 mod interruptions;
+mod limits;
 mod recordings;
 mod refusals;
 mod stage_a_model;

@@ -95,6 +95,7 @@ async fn ready(
     });
     access.allow()?;
     let component = executor.sandbox.link(&loaded.compiled, &access.effective).map_err(of_load)?;
+    let component = component.with_limits(&policy.limits, &planned.limits);
     let capabilities = Configured::new(&executor.node, &access.effective, policy, constraints)?;
     Ok(Ready { planned: planned.clone(), component, loaded, capabilities })
 }

@@ -231,13 +231,14 @@ impl<'a> Application<'a> {
     }
 
     fn header(&self, attempt: u32, input: &str) -> cassette::Header {
-        let Self { executor, task, ready, .. } = self;
+        let Self { task, ready, .. } = self;
         cassette::Header {
             cassette: cassette::VERSION,
             component: ready.component.digest,
             kind: ready.planned.kind.clone(),
             effect: ready.loaded.descriptor.effect,
-            limits: executor.sandbox.limits_digest(),
+            limits: ready.component.limits_digest(),
+            changed_limits: ready.component.changed_limits(),
             context: cassette::Context {
                 operation_id: task.operation_id.clone(),
                 task_id: task.task_id.clone(),

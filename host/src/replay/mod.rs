@@ -14,6 +14,7 @@ use fettle_model::{
     cassette::{Call as RecordedCall, Cassette, CassetteError, Context, Function, Header, Outcome, VERSION},
     descriptor::Descriptor,
     digest::Digest,
+    limits::AttemptLimits,
 };
 use serde::Serialize;
 
@@ -142,12 +143,13 @@ impl Replayed {
 /// When the component cannot be run at all.
 pub async fn replay(sandbox: &Sandbox, compiled: &Compiled, cassette: &Cassette) -> Result<Replayed, ReplayError> {
     let step = sandbox.link_answered(compiled).map_err(ReplayError::Load)?;
+    let step = step.with_limits(&cassette.header.changed_limits, &AttemptLimits::default());
     let position = Position::shared();
     let header = Header { component: step.digest, ..cassette.header.clone() };
     let tape = Tape::play(&header, usize::MAX, Box::new(Player::new(Arc::clone(&position), cassette)));
     let mut ran = 0;
+    let stage = Stage::new(&step, &tape, &header.context, &header.input);
     for played in &cassette.functions {
-        let stage = Stage { step: &step, tape: &tape, context: &header.context, input: &header.input };
         stage.call(played.function, played.output.as_deref(), Prepared::default()).await;
         ran += 1;
         if position.is_over() {
@@ -165,7 +167,7 @@ pub async fn replay(sandbox: &Sandbox, compiled: &Compiled, cassette: &Cassette)
         functions: ran,
         difference: position.difference(),
         partial: position.stopped(),
-        other_limits: cassette.header.limits != sandbox.limits_digest(),
+        other_limits: cassette.header.limits != step.limits_digest(),
     };
     if replayed.difference.is_none() {
         replayed.difference = compare(cassette, &now, &mut replayed.partial);
@@ -225,9 +227,9 @@ pub async fn answered(
     answers: Box<dyn Answers>,
 ) -> Result<Answered, ReplayError> {
     let step = sandbox.link_answered(compiled).map_err(ReplayError::Load)?;
-    let header = header(&step, descriptor, sandbox, request);
+    let header = header(&step, descriptor, request);
     let tape = Tape::play(&header, usize::MAX, answers);
-    let stage = Stage { step: &step, tape: &tape, context: &header.context, input: request.input };
+    let stage = Stage::new(&step, &tape, &header.context, request.input);
     stage.call(request.function, request.output, Prepared::default()).await;
     let cassette = tape.finish().unwrap_or_default();
     let recorded = Cassette::read(&cassette).map_err(ReplayError::Recording)?;
@@ -261,15 +263,14 @@ pub async fn against(
 /// # Errors
 /// When the new recording cannot be read.
 pub async fn locally(
-    sandbox: &Sandbox,
     step: &Step,
     descriptor: &Descriptor,
     request: &Request<'_>,
     capabilities: Prepared,
 ) -> Result<Answered, ReplayError> {
-    let header = header(step, descriptor, sandbox, request);
+    let header = header(step, descriptor, request);
     let tape = Tape::record(&header, tape::BOUND);
-    let stage = Stage { step, tape: &tape, context: &header.context, input: request.input };
+    let stage = Stage::new(step, &tape, &header.context, request.input);
     stage.call(request.function, request.output, capabilities).await;
     let cassette = tape.finish().unwrap_or_default();
     let recorded = Cassette::read(&cassette).map_err(ReplayError::Recording)?;
@@ -288,14 +289,15 @@ pub struct Request<'a> {
 
 /// The header of an attempt that no operation asked for.
 #[must_use]
-pub fn header(step: &Step, descriptor: &Descriptor, sandbox: &Sandbox, request: &Request<'_>) -> Header {
+pub fn header(step: &Step, descriptor: &Descriptor, request: &Request<'_>) -> Header {
     let local = || "local".to_owned();
     Header {
         cassette: VERSION,
         component: step.digest,
         kind: descriptor.kind.clone(),
         effect: descriptor.effect,
-        limits: sandbox.limits_digest(),
+        limits: step.limits_digest(),
+        changed_limits: step.changed_limits(),
         context: Context {
             operation_id: local(),
             task_id: local(),
@@ -313,9 +315,15 @@ struct Stage<'a> {
     tape: &'a Tape,
     context: &'a Context,
     input: &'a str,
+    /// The functions of an attempt share its limits, here as on a node.
+    spent: Spent,
 }
 
-impl Stage<'_> {
+impl<'a> Stage<'a> {
+    fn new(step: &'a Step, tape: &'a Tape, context: &'a Context, input: &'a str) -> Self {
+        Self { step, tape, context, input, spent: Spent::default() }
+    }
+
     /// Calls a function; what it came to is on the tape.
     async fn call(&self, function: Function, output: Option<&str>, capabilities: Prepared) {
         let call = Call {
@@ -323,7 +331,7 @@ impl Stage<'_> {
             capabilities,
             timeout: TIMEOUT,
             elapsed: Duration::ZERO,
-            spent: Spent::default(),
+            spent: self.spent.clone(),
             tape: Some(self.tape.clone()),
         };
         match function {

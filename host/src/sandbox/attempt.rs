@@ -160,7 +160,7 @@ impl Step {
     }
 
     fn store(&self, capabilities: Prepared, spent: Spent, tape: Option<Tape>) -> Store<AttemptState> {
-        let limits = &self.sandbox.limits;
+        let limits = &self.limits.limits;
         let state = AttemptState::new(capabilities, limits, spent, tape);
         let mut store = Store::new(self.instance.engine(), state);
         store.limiter(|state| &mut state.meter);
@@ -172,7 +172,7 @@ impl Step {
     }
 
     fn json(&self, text: &str) -> Result<serde_json::Value, Failure> {
-        let limits = &self.sandbox.limits;
+        let limits = &self.limits.limits;
         if text.len() > limits.output {
             return Err(exceeded(Limit::Output, &Limit::Output.amount(limits)));
         }

@@ -4,8 +4,11 @@
 
 use std::time::Duration;
 
+use fettle_model::{digest::Digest, limits::AttemptLimits};
+
 /// Largest single linear memory the engines are laid out for, in bytes.
-pub const MAXIMUM_MEMORY: usize = 1 << 30;
+#[expect(clippy::cast_possible_truncation, reason = "1 GiB")]
+pub const MAXIMUM_MEMORY: usize = fettle_model::limits::MOST_MEMORY as usize;
 
 /// Largest single table the engines are laid out for.
 pub const MAXIMUM_TABLE_ELEMENTS: usize = 1 << 20;
@@ -55,6 +58,60 @@ impl Default for Limits {
             host_bytes: 256 << 20,
             host_calls: 100_000,
         }
+    }
+}
+
+impl Limits {
+    /// These limits, with what `changed` says in their place.
+    #[must_use]
+    pub fn with(&self, changed: &AttemptLimits) -> Self {
+        let size = |own: usize, changed: Option<u64>| {
+            changed.map_or(own, |changed| usize::try_from(changed).unwrap_or(usize::MAX))
+        };
+        Self {
+            memory: size(self.memory, changed.memory_bytes),
+            cpu: changed.processor_seconds.map_or(self.cpu, Duration::from_secs),
+            output: size(self.output, changed.output_bytes),
+            host_call: size(self.host_call, changed.host_call_bytes),
+            host_bytes: changed.host_bytes.unwrap_or(self.host_bytes),
+            host_calls: changed.host_calls.unwrap_or(self.host_calls),
+            ..self.clone()
+        }
+    }
+
+    /// These limits, lowered to what `lower` says; nothing is raised.
+    #[must_use]
+    pub fn under(&self, lower: &AttemptLimits) -> Self {
+        let size = |own: usize, lower: Option<u64>| lower.filter(|lower| *lower < own as u64);
+        let number = |own: u64, lower: Option<u64>| lower.filter(|lower| *lower < own);
+        self.with(&AttemptLimits {
+            memory_bytes: size(self.memory, lower.memory_bytes),
+            processor_seconds: lower.processor_seconds.filter(|seconds| Duration::from_secs(*seconds) < self.cpu),
+            output_bytes: size(self.output, lower.output_bytes),
+            host_call_bytes: size(self.host_call, lower.host_call_bytes),
+            host_bytes: number(self.host_bytes, lower.host_bytes),
+            host_calls: number(self.host_calls, lower.host_calls),
+        })
+    }
+
+    /// What would have to be said to make these limits out of `defaults`.
+    #[must_use]
+    pub fn changed_from(&self, defaults: &Self) -> AttemptLimits {
+        let number = |own: u64, default: u64| (own != default).then_some(own);
+        AttemptLimits {
+            memory_bytes: number(self.memory as u64, defaults.memory as u64),
+            processor_seconds: number(self.cpu.as_secs(), defaults.cpu.as_secs()),
+            output_bytes: number(self.output as u64, defaults.output as u64),
+            host_call_bytes: number(self.host_call as u64, defaults.host_call as u64),
+            host_bytes: number(self.host_bytes, defaults.host_bytes),
+            host_calls: number(self.host_calls, defaults.host_calls),
+        }
+    }
+
+    /// Names these limits: a replay under others may end elsewhere.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::of(format!("{self:?}").as_bytes())
     }
 }
 
@@ -215,5 +272,34 @@ pub(crate) fn duration(duration: Duration) -> String {
         format!("{} s", duration.as_secs())
     } else {
         format!("{} ms", duration.as_millis())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> AttemptLimits {
+        fettle_model::document::read(text).unwrap()
+    }
+
+    #[test]
+    fn a_bundle_replaces_and_a_step_only_lowers() {
+        let defaults = Limits::default();
+        let node = defaults.with(&said("{memory_bytes: 536870912, processor_seconds: 5}"));
+        assert_eq!((node.memory, node.cpu, node.output), (512 << 20, Duration::from_secs(5), defaults.output));
+        let step = node.under(&said("{memory_bytes: 1073741824, processor_seconds: 2, host_calls: 10}"));
+        assert_eq!((step.memory, step.cpu, step.host_calls), (512 << 20, Duration::from_secs(2), 10));
+        assert_eq!(defaults.under(&AttemptLimits::default()), defaults);
+    }
+
+    #[test]
+    fn what_was_changed_makes_the_same_limits_again() {
+        let defaults = Limits::default();
+        assert!(defaults.changed_from(&defaults).is_empty());
+        let all = "{memory_bytes: 1048576, processor_seconds: 1, output_bytes: 2, host_call_bytes: 1024, host_bytes: 2048, host_calls: 3}";
+        let changed = defaults.with(&said(all));
+        assert_eq!(changed.changed_from(&defaults), said(all));
+        assert_ne!(changed.digest(), defaults.digest());
     }
 }

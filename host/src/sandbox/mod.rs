@@ -24,6 +24,7 @@ use fettle_model::{
     descriptor::Descriptor,
     digest::Digest,
     grant::{Capability, Grants},
+    limits::AttemptLimits,
 };
 use wasmtime::component::{Component, InstancePre, Linker};
 
@@ -93,13 +94,12 @@ pub enum LoadError {
 #[derive(Clone)]
 pub struct Sandbox {
     engine: TickingEngine,
-    limits: Limits,
+    limits: Arc<Effective>,
     /// Instances at once: a full pool means waiting, never an error.
     pooled: Queue,
     on_demand: Queue,
     processor: Processor,
     compiler: Compiler,
-    limits_digest: Digest,
 }
 
 /// A component linked with exactly what was granted.
@@ -108,8 +108,49 @@ pub struct Step {
     sandbox: Sandbox,
     instance: InstancePre<AttemptState>,
     allocation: Allocation,
+    limits: Arc<Effective>,
     /// The component.
     pub digest: Digest,
+}
+
+/// Limits with their name, and with what of them is not a host's default.
+struct Effective {
+    limits: Limits,
+    digest: Digest,
+    changed: AttemptLimits,
+}
+
+impl Effective {
+    fn of(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { digest: limits.digest(), changed: AttemptLimits::default(), limits })
+    }
+}
+
+impl Step {
+    /// The step under other limits than the sandbox's: those of the node's policy bundle, lowered by those of
+    /// the definition.
+    #[must_use]
+    pub fn with_limits(mut self, node: &AttemptLimits, step: &AttemptLimits) -> Self {
+        if !node.is_empty() || !step.is_empty() {
+            let defaults = &self.sandbox.limits.limits;
+            let limits = defaults.with(node).under(step);
+            self.limits =
+                Arc::new(Effective { digest: limits.digest(), changed: limits.changed_from(defaults), limits });
+        }
+        self
+    }
+
+    /// Names the limits under which it runs: a replay under others may end elsewhere.
+    #[must_use]
+    pub fn limits_digest(&self) -> Digest {
+        self.limits.digest
+    }
+
+    /// Those limits of it that are not the sandbox's.
+    #[must_use]
+    pub fn changed_limits(&self) -> AttemptLimits {
+        self.limits.changed
+    }
 }
 
 impl Sandbox {
@@ -128,12 +169,10 @@ impl Sandbox {
     pub fn with_pressure(slots: u32, limits: Limits, pressure: &Pressure) -> wasmtime::Result<Self> {
         let engine = TickingEngine::new(slots)?;
         let slots = slots as usize;
-        let limits_digest = Digest::of(format!("{limits:?}").as_bytes());
         Ok(Self {
             compiler: Compiler::new(engine.clone(), None),
-            limits_digest,
             engine,
-            limits,
+            limits: Effective::of(limits),
             pooled: Queue::new(slots, pressure),
             on_demand: Queue::new(slots / ON_DEMAND_PART, pressure),
             processor: Processor::new(),
@@ -178,12 +217,6 @@ impl Sandbox {
         matches!(self.engine.allocation(), Allocation::Pooled)
     }
 
-    /// Names the limits under which calls run: a replay under others may end elsewhere.
-    #[must_use]
-    pub const fn limits_digest(&self) -> Digest {
-        self.limits_digest
-    }
-
     /// The engine, for measuring against.
     #[must_use]
     pub const fn engine(&self) -> &TickingEngine {
@@ -219,7 +252,7 @@ impl Sandbox {
                 instance
             }
         };
-        Ok(Step { sandbox: self.clone(), instance, allocation: compiled.allocation, digest })
+        Ok(self.step(compiled, instance))
     }
 
     /// Links a component with everything that it imports. It must not reach this machine: what is behind its
@@ -234,7 +267,12 @@ impl Sandbox {
         }
         let instance =
             link(&compiled.component, &compiled.imports.capabilities).map_err(|error| refused(format!("{error:#}")))?;
-        Ok(Step { sandbox: self.clone(), instance, allocation: compiled.allocation, digest: compiled.digest })
+        Ok(self.step(compiled, instance))
+    }
+
+    fn step(&self, compiled: &Compiled, instance: InstancePre<AttemptState>) -> Step {
+        let limits = Arc::clone(&self.limits);
+        Step { sandbox: self.clone(), instance, allocation: compiled.allocation, limits, digest: compiled.digest }
     }
 
     /// Asks a component what it is. It gets no capability while it answers.

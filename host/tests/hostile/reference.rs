@@ -19,6 +19,10 @@ fn reference() -> String {
          Whoever reaches one is stopped with a permanent failure of this code, whose sentence says how much was \
          allowed and what to do. They hold for all calls of an attempt together, and so does `timeout`; memory, tables, \
          instances and handles are given back between the calls.\n\n\
+         A policy bundle replaces some of the defaults for its nodes, and a step of a definition lowers what the node \
+         allows: `limits: { memory_bytes: 536870912, processor_seconds: 120, output_bytes: 65536, host_call_bytes: 1048576, \
+         host_bytes: 16777216, host_calls: 1000 }`, any of them. The others are the same everywhere: they are part of the \
+         engines' layout, or no honest step comes near them.\n\n\
          | code | default | why so much | what to do |\n|---|---|---|---|\n",
     );
     for limit in Limit::ALL {

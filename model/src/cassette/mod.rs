@@ -19,7 +19,7 @@ pub use self::{
     read::{Answer, Call, Cassette, CassetteError, Played},
     write::Recording,
 };
-use crate::{descriptor::Effect, digest::Digest, failure::Failure, name::StepKind};
+use crate::{descriptor::Effect, digest::Digest, failure::Failure, limits::AttemptLimits, name::StepKind};
 
 /// The format that is written and read here.
 pub const VERSION: u32 = 1;
@@ -45,6 +45,9 @@ pub struct Header {
     pub effect: Effect,
     /// The limits that it ran under.
     pub limits: Digest,
+    /// Those of them that are not a host's defaults.
+    #[serde(default, skip_serializing_if = "AttemptLimits::is_empty")]
+    pub changed_limits: AttemptLimits,
     /// What the component was told of where it runs.
     pub context: Context,
     /// The input, the very text that the component was given.

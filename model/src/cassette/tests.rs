@@ -34,6 +34,7 @@ fn header() -> Header {
         kind: "file.render@v1".parse().unwrap(),
         effect: Effect::Converge,
         limits: Digest::of(b"limits"),
+        changed_limits: crate::limits::AttemptLimits::default(),
         context: Context { operation_id: "o".to_owned(), attempt: 1, ..Context::default() },
         input: r#"{"path": "data/x"}"#.to_owned(),
     }

@@ -94,8 +94,15 @@ fn step_text(step: &PlannedStep, access: Option<&PlannedAccess>) -> String {
     }
     let retry =
         if step.retry.attempts > 1 { format!(", at most {} attempts", step.retry.attempts) } else { String::new() };
-    let _ = writeln!(text, "   limits     {} an attempt{retry}", limit(step.timeout));
+    let own = own_limits(step);
+    text.push_str(&output::wrap("   limits     ", &format!("{} an attempt{retry}{own}", limit(step.timeout))));
     text
+}
+
+/// What the definition lowers of what the node allows.
+fn own_limits(step: &PlannedStep) -> String {
+    let said = step.limits.entries().into_iter().filter_map(|(name, value, ..)| Some(format!(", {name} {}", value?)));
+    said.collect()
 }
 
 /// What the definition grants, when nobody can say what the component asks for.

@@ -183,7 +183,7 @@ impl Run {
         let report = report::Report::new(Arc::new(Spoken), Clock::system());
         let capabilities = configured.prepare(report, &format!("local/{}", std::process::id()));
         let request = Request { function, input: &input, output };
-        replay::locally(&component.sandbox, &step, &component.descriptor, &request, capabilities)
+        replay::locally(&step, &component.descriptor, &request, capabilities)
             .await
             .map_err(|source| CommandError::Replay { path: component.path.clone(), source })
     }
