@@ -75,6 +75,29 @@ async fn what_is_not_the_stores_own_is_removed_and_missed() {
     assert_eq!(fs::read(&elsewhere).unwrap(), b"content");
 }
 
+#[tokio::test]
+async fn whoever_only_looks_is_given_what_is_whole_and_changes_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let digest = Digest::of(b"content");
+    assert_eq!(ContentStore::peek(home.path(), digest, LIMIT).await.unwrap(), None);
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "a store was made");
+    let store = ContentStore::open(home.path()).unwrap();
+    store.write("content".into()).await.unwrap();
+    let left = home.path().join("blobs/sha256/.incoming-left");
+    fs::write(&left, "half").unwrap();
+    assert_eq!(ContentStore::peek(home.path(), digest, LIMIT).await.unwrap().unwrap(), "content");
+    assert_eq!(ContentStore::peek(home.path(), digest, 3).await.unwrap(), None, "more was read than was allowed");
+    let path = blob(home.path(), &digest);
+    fs::write(&path, "kontent").unwrap();
+    assert_eq!(ContentStore::peek(home.path(), digest, LIMIT).await.unwrap(), None, "changed bytes were believed");
+    let elsewhere = home.path().join("elsewhere");
+    fs::write(&elsewhere, "content").unwrap();
+    fs::remove_file(&path).unwrap();
+    symlink(&elsewhere, &path).unwrap();
+    assert_eq!(ContentStore::peek(home.path(), digest, LIMIT).await.unwrap(), None, "a link was followed");
+    assert!(left.exists() && fs::symlink_metadata(&path).is_ok(), "something was removed");
+}
+
 #[test]
 fn a_part_that_is_a_link_is_refused() {
     let home = tempfile::tempdir().unwrap();

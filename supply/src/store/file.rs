@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
 };
 
@@ -11,6 +11,7 @@ use rustix::{
     fs::{FlockOperation, OFlags, flock},
     io::Errno,
 };
+use tempfile::NamedTempFile;
 
 use super::StoreError;
 use crate::mutation::{Protection, off};
@@ -41,9 +42,10 @@ pub(super) fn remove_leftovers(directory: &Path) -> Result<(), StoreError> {
             continue;
         }
         let path = entry.path();
-        let abandoned = match open_plain(&path) {
-            Ok(file) => flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(),
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        // The lock is held until the file is gone: its writer, if there is one after all, waits and sees that.
+        let (abandoned, _lock) = match open_plain(&path) {
+            Ok(file) => (flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(), Some(file)),
+            Err(error) => (error.kind() != io::ErrorKind::NotFound, None),
         };
         if abandoned {
             tracing::info!(path = %path.display(), "removing what a crash left half written");
@@ -59,36 +61,81 @@ fn open_plain(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
+/// What was found at a path.
+enum Found {
+    /// Nothing, or more than may be read here.
+    Nothing,
+    /// What the store never writes, and why.
+    Foreign(&'static str),
+    Content(Vec<u8>),
+}
+
 /// The content of a plain file of at most `limit` bytes; what is no plain file is discarded.
 pub(crate) fn read_file(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    match find(path, limit)? {
+        Found::Content(content) => Ok(Some(content)),
+        Found::Nothing => Ok(None),
+        Found::Foreign(reason) => discard(path, reason).map(|()| None),
+    }
+}
+
+/// The same, and nothing is changed.
+pub(super) fn peek_file(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    Ok(match find(path, limit)? {
+        Found::Content(content) => Some(content),
+        Found::Nothing | Found::Foreign(_) => None,
+    })
+}
+
+fn find(path: &Path, limit: u64) -> Result<Found, StoreError> {
     let file = match open_plain(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            discard(path, "it is a symbolic link")?;
-            return Ok(None);
+            return Ok(Found::Foreign("it is a symbolic link"));
         }
         Err(error) => return Err(StoreError::at(path)(error)),
     };
     let metadata = file.metadata().map_err(StoreError::at(path))?;
     if !metadata.is_file() {
-        discard(path, "it is not a plain file")?;
-        return Ok(None);
+        return Ok(Found::Foreign("it is not a plain file"));
     }
     // Too large for this use. It is not read, and what replaces it comes from a checked source.
     if metadata.len() > limit {
-        return Ok(None);
+        return Ok(Found::Nothing);
     }
     let mut content = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
     file.take(limit + 1).read_to_end(&mut content).map_err(StoreError::at(path))?;
-    Ok(Some(content))
+    Ok(Found::Content(content))
+}
+
+/// A new file under a temporary name that nobody takes for a leftover, and that goes away unless it is
+/// given another name.
+fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
+    loop {
+        let file = make(directory)?;
+        if is_claimed(&file)? {
+            return Ok(file);
+        }
+    }
+}
+
+fn make(directory: &Path) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(directory)
+}
+
+/// Locks a file that was just made. False when whoever opened the store between the making and the lock
+/// has taken it for a leftover and removed it.
+fn is_claimed(file: &NamedTempFile) -> io::Result<bool> {
+    // A sweep holds the lock for as long as it takes to remove the file, so this waits for it.
+    flock(file.as_file(), FlockOperation::LockExclusive)?;
+    Ok(file.as_file().metadata()?.nlink() > 0)
 }
 
 /// Puts a file in place whole and durably, or not at all.
 pub(crate) fn write_file(directory: &Path, name: &str, content: &[u8]) -> Result<(), StoreError> {
     let failed = StoreError::at(directory);
-    let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(directory).map_err(&failed)?;
-    flock(file.as_file(), FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+    let mut file = temporary(directory).map_err(&failed)?;
     file.write_all(content).map_err(&failed)?;
     file.as_file().sync_all().map_err(&failed)?;
     file.persist(directory.join(name)).map_err(|error| failed(error.error))?;
@@ -109,5 +156,42 @@ fn remove(path: &Path) -> Result<(), StoreError> {
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::at(path)(error)),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_removed_before_it_was_locked_is_not_written_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let swept = make(directory.path()).unwrap();
+        remove_leftovers(directory.path()).unwrap();
+        assert!(!swept.path().exists() && !is_claimed(&swept).unwrap());
+        let kept = temporary(directory.path()).unwrap();
+        remove_leftovers(directory.path()).unwrap();
+        assert!(kept.path().exists(), "a file that is being written was removed");
+    }
+
+    #[test]
+    fn writers_and_those_who_clean_up_beside_them_do_not_get_in_each_others_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let (place, content) = (directory.path(), vec![7; 4096]);
+        thread::scope(|scope| {
+            let writers: Vec<_> = (0..3)
+                .map(|writer| {
+                    let (name, content) = (format!("{writer}"), &content);
+                    scope.spawn(move || (0..60).try_for_each(|_| write_file(place, &name, content)))
+                })
+                .collect();
+            while writers.iter().any(|writer| !writer.is_finished()) {
+                remove_leftovers(place).unwrap();
+            }
+            writers.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
+        });
+        assert_eq!(fs::read_dir(place).unwrap().count(), 3, "something was left behind");
     }
 }

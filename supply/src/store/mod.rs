@@ -18,7 +18,7 @@ use std::{
 use bytes::Bytes;
 use fettle_model::digest::Digest;
 
-use self::file::{discard, remove_leftovers};
+use self::file::{discard, peek_file, remove_leftovers};
 pub(crate) use self::file::{make_directory, read_file, write_file};
 use crate::{
     kind::ArtifactKind,
@@ -28,6 +28,8 @@ use crate::{
 };
 
 const SIGNATURES_LIMIT: u64 = 8 << 20;
+/// Where blobs are, below the store's directory.
+const BLOBS: &str = "blobs/sha256";
 
 /// Why content cannot be kept or read.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -109,7 +111,8 @@ impl ContentStore {
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(StoreError::at(directory))?;
         fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).map_err(StoreError::at(directory))?;
-        let blobs = made(made(directory.join("blobs"))?.join("sha256"))?;
+        made(directory.join("blobs"))?;
+        let blobs = made(directory.join(BLOBS))?;
         let signatures = made(made(directory.join("signatures"))?.join("sha256"))?;
         remove_leftovers(&blobs)?;
         remove_leftovers(&signatures)?;
@@ -124,6 +127,20 @@ impl ContentStore {
     pub async fn read(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, StoreError> {
         let store = self.clone();
         blocking(move || store.read_now(&digest, limit)).await
+    }
+
+    /// The blob's bytes out of a store that another process keeps, if it is there, whole and unchanged.
+    /// Nothing is made, removed or changed there.
+    ///
+    /// # Errors
+    /// When the disk fails, or the store may not be read.
+    pub async fn peek(directory: &Path, digest: Digest, limit: u64) -> Result<Option<Bytes>, StoreError> {
+        let path = directory.join(BLOBS).join(digest.hex());
+        blocking(move || {
+            let content = peek_file(&path, limit)?;
+            Ok(content.filter(|content| Digest::of(content) == digest).map(Bytes::from))
+        })
+        .await
     }
 
     /// Keeps bytes under their digest, durably.

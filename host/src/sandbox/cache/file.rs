@@ -94,9 +94,10 @@ pub(super) fn remove_leftovers(directory: &Path) -> io::Result<()> {
         }
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(entry.path());
-        let abandoned = match opened {
-            Ok(file) => flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(),
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        // The lock is held until the file is gone: a writer that has just made it waits, and sees that it is.
+        let (abandoned, _lock) = match opened {
+            Ok(file) => (flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(), Some(file)),
+            Err(error) => (error.kind() != io::ErrorKind::NotFound, None),
         };
         if abandoned {
             remove(&entry.path())?;

@@ -27,3 +27,21 @@ async fn a_real_entry_with_any_byte_changed_is_refused_removed_and_counted() {
     }
     assert_eq!((cache.counts().hits, cache.counts().refused), (1, content.len() as u64));
 }
+
+#[test]
+fn whoever_opens_the_cache_takes_no_file_from_whoever_writes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            (0..500).try_for_each(|_| {
+                file::temporary(place)?.persist(place.join("entry")).map(drop).map_err(|error| error.error)
+            })
+        });
+        while !writer.is_finished() {
+            file::remove_leftovers(place).unwrap();
+        }
+        writer.join().unwrap().unwrap();
+    });
+    assert_eq!(fs::read_dir(place).unwrap().count(), 1);
+}
