@@ -1,15 +1,15 @@
 //! Values of the contract as JSON text, straight into the recording: names as in WIT, lists of bytes as
 //! base64 or as the digest of what is kept beside the calls, secrets as numbers.
 
+mod compound;
+
 use std::{collections::BTreeMap, fmt::Display, io::Write as _};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde::ser::{
-    Error as _, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
-    SerializeTupleStruct, SerializeTupleVariant, Serializer,
-};
+use serde::ser::{Error as _, Serialize, Serializer};
 use serde_json::Error;
 
+use self::compound::Compound;
 use super::{INLINE_BYTES, SECRET, name};
 use crate::digest::Digest;
 
@@ -88,68 +88,6 @@ impl<'a> Encoder<'a> {
             self.side.secrets.len() - 1
         });
         self.display(format_args!("{{\"secret\":{}}}", number + 1))
-    }
-}
-
-/// A list, tuple, map, record or variant that is being written.
-pub(super) struct Compound<'e, 'a> {
-    encoder: &'e mut Encoder<'a>,
-    first: bool,
-    start: usize,
-    /// A list of bytes is noticed at its first element.
-    may_be_bytes: bool,
-    secret: bool,
-    close: &'static [u8],
-}
-
-impl<'e, 'a> Compound<'e, 'a> {
-    fn open(encoder: &'e mut Encoder<'a>, open: u8, close: &'static [u8]) -> Self {
-        let start = encoder.text.len();
-        encoder.text.push(open);
-        Self { encoder, first: true, start, may_be_bytes: false, secret: false, close }
-    }
-
-    fn separate(&mut self) {
-        if !std::mem::take(&mut self.first) {
-            self.encoder.text.push(b',');
-        }
-    }
-
-    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        if self.encoder.bytes.is_some() && self.may_be_bytes {
-            return value.serialize(&mut *self.encoder);
-        }
-        let first = self.first;
-        self.separate();
-        let begin = self.encoder.text.len();
-        value.serialize(&mut *self.encoder)?;
-        if let (true, true, Some((position, byte))) = (first, self.may_be_bytes, self.encoder.last_byte)
-            && position == begin
-        {
-            self.encoder.text.truncate(begin);
-            self.encoder.bytes = Some(vec![byte]);
-        } else {
-            self.may_be_bytes = false;
-        }
-        Ok(())
-    }
-
-    fn field<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Error> {
-        self.separate();
-        self.encoder.name(key);
-        self.encoder.text.push(b':');
-        value.serialize(&mut *self.encoder)
-    }
-
-    fn close(self) -> Result<(), Error> {
-        if self.may_be_bytes
-            && let Some(bytes) = self.encoder.bytes.take()
-        {
-            self.encoder.text.truncate(self.start);
-            return self.encoder.put_bytes(&bytes);
-        }
-        self.encoder.text.extend_from_slice(self.close);
-        if self.secret { self.encoder.put_secret(self.start) } else { Ok(()) }
     }
 }
 
@@ -267,9 +205,7 @@ impl<'e, 'a> Serializer for &'e mut Encoder<'a> {
     }
 
     fn serialize_seq(self, _length: Option<usize>) -> Result<Self::SerializeSeq, Error> {
-        let mut compound = Compound::open(self, b'[', b"]");
-        compound.may_be_bytes = true;
-        Ok(compound)
+        Ok(Compound::list(self))
     }
 
     fn serialize_tuple(self, _length: usize) -> Result<Self::SerializeTuple, Error> {
@@ -296,9 +232,7 @@ impl<'e, 'a> Serializer for &'e mut Encoder<'a> {
     }
 
     fn serialize_struct(self, name: &'static str, _length: usize) -> Result<Self::SerializeStruct, Error> {
-        let mut compound = Compound::open(self, b'{', b"}");
-        compound.secret = name == SECRET;
-        Ok(compound)
+        Ok(Compound::record(self, name == SECRET))
     }
 
     fn serialize_struct_variant(
@@ -310,102 +244,5 @@ impl<'e, 'a> Serializer for &'e mut Encoder<'a> {
     ) -> Result<Self::SerializeStructVariant, Error> {
         self.open_variant(variant);
         Ok(Compound::open(self, b'{', b"}}"))
-    }
-}
-
-impl SerializeSeq for Compound<'_, '_> {
-    type Error = Error;
-    type Ok = ();
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.element(value)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.close()
-    }
-}
-
-impl SerializeTuple for Compound<'_, '_> {
-    type Error = Error;
-    type Ok = ();
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.element(value)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.close()
-    }
-}
-
-impl SerializeTupleStruct for Compound<'_, '_> {
-    type Error = Error;
-    type Ok = ();
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.element(value)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.close()
-    }
-}
-
-impl SerializeTupleVariant for Compound<'_, '_> {
-    type Error = Error;
-    type Ok = ();
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.element(value)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.close()
-    }
-}
-
-impl SerializeMap for Compound<'_, '_> {
-    type Error = Error;
-    type Ok = ();
-
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
-        self.separate();
-        key.serialize(&mut *self.encoder)
-    }
-
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.encoder.text.push(b':');
-        value.serialize(&mut *self.encoder)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.close()
-    }
-}
-
-impl SerializeStruct for Compound<'_, '_> {
-    type Error = Error;
-    type Ok = ();
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
-        self.field(key, value)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.close()
-    }
-}
-
-impl SerializeStructVariant for Compound<'_, '_> {
-    type Error = Error;
-    type Ok = ();
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
-        self.field(key, value)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.close()
     }
 }
