@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use fettle_host::{replay::ReplayError, sandbox::LoadError};
+use fettle_host::{executor::journal::JournalError, replay::ReplayError, sandbox::LoadError};
 use fettle_model::{
     cassette::CassetteError, document::DocumentError, failure::FailureClass, operation::OperationStatus,
     violation::Violations,
@@ -23,6 +23,14 @@ pub enum CommandError {
         /// What is missing.
         problem: String,
         /// How to give it.
+        fix: String,
+    },
+    /// What was named, or has to be there, is not.
+    #[error("{problem}")]
+    NotThere {
+        /// What.
+        problem: String,
+        /// How to get it, or to name another.
         fix: String,
     },
     /// A file cannot be read.
@@ -146,6 +154,9 @@ pub enum CommandError {
         #[source]
         source: CassetteError,
     },
+    /// A host's journal cannot be read.
+    #[error(transparent)]
+    Journal(JournalError),
     /// A component cannot be run against recorded or hand-written answers.
     #[error("{} cannot be run here", path.display())]
     Replay {
@@ -229,6 +240,7 @@ impl CommandError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Missing { .. } => Exit::Usage,
+            Self::NotThere { .. } => Exit::NotFound,
             Self::EnoughRead => Exit::Success,
             Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NotFound,
             Self::NoTrust(TrustError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -244,6 +256,7 @@ impl CommandError {
             | Self::Layout(_)
             | Self::Build { .. }
             | Self::Sandbox(_)
+            | Self::Journal(_)
             | Self::Key { .. }
             | Self::Development(_) => Exit::Failed,
             Self::Document { .. }
@@ -297,7 +310,7 @@ impl CommandError {
     /// What to do about it, where the sentence does not say.
     #[must_use]
     pub fn help(&self) -> Option<String> {
-        if let Self::Missing { fix, .. } | Self::Build { fix, .. } = self {
+        if let Self::Missing { fix, .. } | Self::NotThere { fix, .. } | Self::Build { fix, .. } = self {
             return Some(fix.clone());
         }
         if let Self::Unconfirmed { key, .. } = self {
