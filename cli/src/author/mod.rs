@@ -2,8 +2,10 @@
 //!
 //! `program` is the only place that starts programs; [`cargo`] and [`toolchain`] ask the author's own,
 //! [`build`] builds the same bytes from the same sources, [`copy`] moves sources elsewhere to try it,
-//! [`template`] is the crate of a new step, [`source`] says which sources they are, [`sbom`] and [`provenance`] write it down.
+//! [`template`] is the crate of a new step, with `answers` for its table of cases, [`source`] says which
+//! sources they are, [`sbom`] and [`provenance`] write it down.
 
+mod answers;
 pub mod attested;
 pub mod build;
 pub mod cargo;

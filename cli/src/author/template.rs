@@ -5,18 +5,26 @@ use minijinja::{Environment, Value, syntax::SyntaxConfig, value::Serde};
 use serde::Serialize;
 use serde_json::json;
 
-use super::crate_name::CrateName;
+use super::{
+    answers::{self, Looked},
+    crate_name::CrateName,
+};
 
 /// The files, by their path in the crate.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("Cargo.toml", include_str!("../../templates/step/Cargo.toml.tmpl")),
     ("rust-toolchain.toml", include_str!("../../templates/step/rust-toolchain.toml.tmpl")),
     (".gitignore", include_str!("../../templates/step/.gitignore.tmpl")),
     ("README.md", include_str!("../../templates/step/README.md.tmpl")),
+    ("cases.yaml", include_str!("../../templates/step/cases.yaml.tmpl")),
     ("src/lib.rs", include_str!("../../templates/step/src/lib.rs.tmpl")),
     ("src/tests.rs", include_str!("../../templates/step/src/tests.rs.tmpl")),
     (".github/workflows/step.yml", include_str!("../../templates/step/.github/workflows/step.yml.tmpl")),
 ];
+
+/// The order in which `look` of `src/lib.rs` asks.
+const ORDER: [Capability; 6] =
+    [Capability::Exec, Capability::Facts, Capability::Files, Capability::Gpu, Capability::Http, Capability::Transfer];
 
 /// The toolchain of a new crate: that of the SDK. A test compares it.
 pub const TOOLCHAIN: &str = "1.95.0";
@@ -59,7 +67,11 @@ impl NewStep {
         environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         let has = |capability| self.capabilities.contains(&capability);
-        let reads = self.capabilities.iter().filter(|capability| self.is_looked_at(**capability)).count();
+        let looked =
+            Looked::all(ORDER.into_iter().filter(|capability| has(*capability) && self.is_looked_at(*capability)));
+        let found: Vec<&str> =
+            std::iter::once("looked for one").chain(looked.iter().map(|answer| answer.found)).collect();
+        let content: String = found.iter().map(|line| format!("{line}\n")).collect();
         let label = self.kind.name().replace(['.', '_'], "-");
         let summary = format!("{} {}.", self.verb(), self.kind.name().replace(['.', '_'], " "));
         let requests: Vec<Request> =
@@ -71,7 +83,11 @@ impl NewStep {
             "effect_name": effect(self.effect), "converges": self.effect == Effect::Converge,
             "exec": has(Capability::Exec), "files": has(Capability::Files), "transfer": has(Capability::Transfer),
             "facts": has(Capability::Facts), "gpu": has(Capability::Gpu), "http": has(Capability::Http),
-            "looks": reads > 0, "lines": reads + 1, "requests": requests,
+            "looks": !looked.is_empty(), "looked": looked, "ready": answers::again(&looked),
+            "lines": found.len(), "found": found,
+            // A string of JSON is one of YAML.
+            "content": json!(content).to_string(),
+            "writes": has(Capability::Files) && self.effect != Effect::Observe, "requests": requests,
         })));
         FILES.iter().map(|(path, template)| Ok((*path, environment.render_str(template, values.clone())?))).collect()
     }

@@ -8,9 +8,10 @@ use fettle_cli::dev::{self, Options};
 use crate::{built_before, root, text};
 
 /// What is shown, in this order.
-const SHOWN: [&str; 6] = [
+const SHOWN: [&str; 7] = [
     "holds acme.node.greeting@v1",
     "test result: ok",
+    "ways covered",
     "kind       acme.node.greeting@v1",
     "asked for",
     "fettle:files/files",

@@ -1,6 +1,6 @@
 //! `fettle step new`: what it makes builds, passes its tests, and asks for what it was told to.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use crate::{built_before, fail, fettle, json, make, program, root, run};
 
@@ -46,6 +46,7 @@ fn a_new_step_builds_and_its_tests_pass() {
         assert!(tested.contains("test result: ok"), "{tested}");
         let built = json(fettle(&crate_directory, &["step", "build", "--json"]));
         let component = built["path"].as_str().unwrap();
+        its_cases_cover_its_branches(&crate_directory, built["digest"].as_str().unwrap());
         assert_eq!(built["kind"], format!("acme.{}@v1", name.replace('-', "_")));
         let seen = json(fettle(&crate_directory, &["step", "inspect", component, "--json"]));
         assert_eq!(seen["digest"], built["digest"]);
@@ -54,6 +55,47 @@ fn a_new_step_builds_and_its_tests_pass() {
         assert_eq!((requests.len(), imported.len()), (capabilities, capabilities), "{name}: {seen}");
         assert!(imported.iter().all(|capability| requests.contains_key(capability.as_str().unwrap())), "{seen}");
     }
+}
+
+/// Nothing that the step does is left out: each way to end but `unknown`, which the template never says, and
+/// for each capability an answer and a refusal.
+fn its_cases_cover_its_branches(crate_directory: &Path, digest: &str) {
+    let tested = json(fettle(crate_directory, &["step", "test", "--json"]));
+    assert_eq!(tested["passed"], true, "{tested:#}");
+    for (function, missed) in tested["coverage"]["functions_missed"].as_object().unwrap() {
+        assert_eq!((function.as_str(), missed), ("probe", &serde_json::json!(["unknown"])), "{tested:#}");
+    }
+    for (call, points) in tested["coverage"]["answers"].as_object().unwrap() {
+        let points: Vec<&str> = points.as_array().unwrap().iter().map(|point| point.as_str().unwrap()).collect();
+        assert!(points.iter().any(|point| point.starts_with("ok")), "{call}: {points:?}");
+        assert!(points.contains(&"err access-denied"), "{call}: {points:?}");
+    }
+    // What was tested is what is built.
+    let component = json(fettle(crate_directory, &["step", "build", "--json"]));
+    assert_eq!(component["digest"], digest);
+}
+
+#[test]
+fn a_case_that_is_not_as_expected_and_a_table_that_is_missing_have_their_exit_codes() {
+    let parent = tempfile::tempdir().unwrap();
+    let here = make(parent.path(), "keeps-a-file", &[]);
+    std::os::unix::fs::symlink(built_before(), here.join("target")).unwrap();
+    let cases = fs::read_to_string(here.join("cases.yaml")).unwrap();
+    fs::write(here.join("cases.yaml"), cases.replace("code: files.no-space", "code: files.no-room")).unwrap();
+    // From elsewhere too, by its directory.
+    let mut test = fettle(parent.path(), &["step", "test", "keeps-a-file"]);
+    let tested = test.output().unwrap();
+    assert_eq!(tested.status.code(), Some(1));
+    let told = String::from_utf8(tested.stdout).unwrap();
+    assert!(told.contains("FAIL") && told.contains("files.no-space"), "{told}");
+    assert!(told.lines().filter(|line| !line.starts_with("  it came")).all(|line| line.len() <= 80), "{told}");
+    fs::remove_file(here.join("cases.yaml")).unwrap();
+    let (code, error) = fail(fettle(parent.path(), &["step", "test", "keeps-a-file"]));
+    assert_eq!(code, 4, "{error}");
+    assert!(error.contains("no table of cases keeps-a-file/cases.yaml") && error.contains("- name: "), "{error}");
+    let (code, error) = fail(fettle(parent.path(), &["step", "test"]));
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("no Cargo.toml"), "{error}");
 }
 
 #[test]

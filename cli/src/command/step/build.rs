@@ -2,11 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use clap::Args;
 use fettle_model::{digest::Digest, name::StepKind};
 use serde::Serialize;
 
-use super::{Session, look};
+use super::{
+    Session,
+    look::{self, Look},
+};
 use crate::{
     author::{
         build,
@@ -52,6 +56,13 @@ pub struct Build {
     /// Build a second time from a copy in another directory, and fail when the bytes differ.
     #[arg(long)]
     check_reproducible: bool,
+    #[command(flatten)]
+    builder: Builder,
+}
+
+/// Who builds.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Builder {
     /// Who builds, for the provenance: a URI that others know this builder by.
     #[arg(long, env = "FETTLE_BUILDER_ID", value_name = "URI", default_value = provenance::LOCAL_BUILDER)]
     builder_id: String,
@@ -75,7 +86,26 @@ struct Built {
 }
 
 impl Build {
+    /// The build of a crate as the options of `step build` have it.
+    pub(super) fn of(directory: &Path, builder: Builder) -> Self {
+        Self { directory: directory.to_owned(), package: None, check_reproducible: false, builder }
+    }
+
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
+        let (built, seen) = self.component().await?;
+        session.show(&built, text)?;
+        seen.check(&built.path)
+    }
+
+    /// Builds the component that [`Self::run`] builds, and answers it when it could be published.
+    pub(super) async fn publishable(&self) -> Result<(PathBuf, Bytes), CommandError> {
+        let (built, seen) = self.component().await?;
+        seen.check(&built.path)?;
+        let content = look::read(&built.path).await?;
+        Ok((built.path, content))
+    }
+
+    async fn component(&self) -> Result<(Built, Look), CommandError> {
         if !self.directory.is_dir() {
             let source = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no such directory");
             return Err(CommandError::Read { path: self.directory.clone(), source });
@@ -103,7 +133,7 @@ impl Build {
             sbom: Digest::of(&sbom),
             toolchain: &toolchain,
             source: &source,
-            builder: &self.builder_id,
+            builder: &self.builder.builder_id,
         };
         let provenance = format!("{:#}\n", provenance::predicate(&made)).into_bytes();
         Record { sbom, provenance }.write(&path)?;
@@ -118,10 +148,9 @@ impl Build {
             sbom,
             provenance,
             reproducible: self.check_reproducible.then_some(true),
-            path: path.clone(),
+            path,
         };
-        session.show(&built, text)?;
-        seen.check(&path)
+        Ok((built, seen))
     }
 }
 

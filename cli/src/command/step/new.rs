@@ -16,8 +16,8 @@ use crate::{
     output,
 };
 
-/// Makes the crate of a new step: one plain function, its tests, and all that builds, tests and
-/// publishes it. It builds and its tests pass as it is.
+/// Makes the crate of a new step: one plain function, its tests, its table of cases, and all that builds,
+/// tests and publishes it. It builds, and its tests and cases pass, as it is.
 ///
 /// Without `--capability` a step that observes gets `facts`, one that converges `files`, one that
 /// consumes `exec`. A directory that exists is never touched.
@@ -104,8 +104,8 @@ impl New {
         session.show(&made, |made| {
             let directory = made.directory.display();
             format!(
-                "{directory} holds {}\n\n  cd {directory}\n  cargo test          # against a fake node\n  fettle step build   \
-                 # the component\n  git init && git add --all && git commit\n",
+                "{directory} holds {}\n\n  cd {directory}\n  cargo test          # against a fake node\n  fettle step test    \
+                 # builds the component and runs cases.yaml in the sandbox\n  git init && git add --all && git commit\n",
                 made.kind
             )
         })

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::{
     Session,
+    build::{Build, Builder},
     component::{Component, cassette},
 };
 use crate::{
@@ -24,6 +25,9 @@ use crate::{
 
 /// Runs a table of cases against a component, in the real sandbox, and says what they cover.
 ///
+/// A crate is built first, exactly as `fettle step build` does it; without an argument it is the crate in
+/// the current directory, and its table is the `cases.yaml` beside its Cargo.toml.
+///
 /// A case says which function is called with which input, what the node answers (by hand, or from a
 /// cassette) and what is expected. What is counted as covered: each function of the step with each way to
 /// end, and each capability function that the component imports with each case of its answer. The exit code
@@ -31,6 +35,8 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
+  fettle step test
+  fettle step test steps/my-step
   fettle step test target/wasm32-wasip2/step/my_step.wasm cases.yaml
   fettle step test my_step.wasm cases.yaml --json
 
@@ -42,44 +48,110 @@ cases.yaml:
       answers: { files.stat: [{ ok: { kind: regular, size: 3, mode: 420, user-id: 0, group-id: 0 } }] }
       expect: { satisfied: { size: 3 } }")]
 pub struct Test {
-    /// The component.
-    #[arg(value_name = "FILE|REFERENCE")]
-    component: String,
-    /// The table.
-    #[arg(value_name = "CASES", default_value = "cases.yaml")]
-    cases: PathBuf,
+    /// A crate's directory, or a component. The current directory when left out.
+    #[arg(value_name = "DIR|FILE|REFERENCE")]
+    subject: Option<String>,
+    /// The table; `cases.yaml` of the crate, or of the current directory, when left out.
+    #[arg(value_name = "CASES")]
+    cases: Option<PathBuf>,
+    #[command(flatten)]
+    builder: Builder,
     #[command(flatten)]
     trust: TrustArguments,
 }
 
+/// What is tested.
+enum Subject {
+    /// A crate, by its directory.
+    Crate(PathBuf),
+    /// A component, by its file or its reference.
+    Component(String),
+}
+
+/// The shortest table that is valid, for whoever has none.
+const SHORTEST: &str = "\
+cases:
+  - name: it answers
+    expect: { contains: {} }";
+
 impl Test {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let table: Table = read_document(&self.cases, "table of cases")?;
-        let component = Component::load(session, &self.component, &self.trust).await?;
-        let directory = self.cases.parent().unwrap_or_else(|| Path::new(""));
+        let subject = self.subject()?;
+        let path = self.cases.clone().unwrap_or_else(|| subject.cases());
+        // Before anything is built, which takes its time.
+        let table = table(&path)?;
         let mut cassettes = BTreeMap::new();
         for name in table.cases.iter().filter_map(|case| case.cassette.as_ref()) {
-            cassettes.insert(name.clone(), cassette(&directory.join(name)).await?);
+            cassettes.insert(name.clone(), cassette(&path.with_file_name(name)).await?);
         }
+        let component = self.component(session, &subject).await?;
         let Component { sandbox, compiled, descriptor, .. } = &component;
         let results = cases::check(sandbox, compiled, descriptor, &table, &cassettes)
             .await
             .map_err(|source| CommandError::Replay { path: component.path.clone(), source })?;
         let (covered, all) = results.coverage.counts();
         let answer = json!({
-            "kind": component.descriptor.kind, "passed": results.passed(), "cases": results.cases,
-            "covered": covered, "coverable": all, "coverage": results.coverage,
+            "kind": component.descriptor.kind, "passed": results.passed(),
+            "cases": results.cases, "covered": covered, "coverable": all, "coverage": results.coverage,
         });
         session.show(&answer, |_| text(&results))?;
         if results.passed() { Ok(()) } else { Err(CommandError::Differs("a case is not as expected")) }
     }
+
+    fn subject(&self) -> Result<Subject, CommandError> {
+        match &self.subject {
+            Some(name) if Path::new(name).is_dir() => Ok(Subject::Crate(PathBuf::from(name))),
+            Some(name) => Ok(Subject::Component(name.clone())),
+            None if Path::new("Cargo.toml").is_file() => Ok(Subject::Crate(PathBuf::from("."))),
+            None => Err(CommandError::Missing {
+                problem: "it is not said what to test, and this directory has no Cargo.toml".to_owned(),
+                fix: "name the directory of a step's crate, or a component that was built".to_owned(),
+            }),
+        }
+    }
+
+    async fn component(&self, session: &Session, subject: &Subject) -> Result<Component, CommandError> {
+        match subject {
+            Subject::Crate(directory) => {
+                let (path, content) = Build::of(directory, self.builder.clone()).publishable().await?;
+                Component::compile(&path, content).await
+            }
+            Subject::Component(name) => Component::load(session, name, &self.trust).await,
+        }
+    }
+}
+
+impl Subject {
+    /// Where its table is unless said otherwise.
+    fn cases(&self) -> PathBuf {
+        match self {
+            Self::Crate(directory) => directory.strip_prefix(".").unwrap_or(directory).join("cases.yaml"),
+            Self::Component(_) => PathBuf::from("cases.yaml"),
+        }
+    }
+}
+
+/// Reads a table, which has to have cases: without any, nothing could fail.
+fn table(path: &Path) -> Result<Table, CommandError> {
+    let missing = |problem: String| CommandError::NotThere {
+        problem,
+        fix: format!("write what the step does on each answer of the node; the shortest table is:\n\n{SHORTEST}\n"),
+    };
+    if !path.exists() {
+        return Err(missing(format!("there is no table of cases {}", path.display())));
+    }
+    let table: Table = read_document(path, "table of cases")?;
+    if table.cases.is_empty() {
+        return Err(missing(format!("the table {} has no case", path.display())));
+    }
+    Ok(table)
 }
 
 /// Columns of a case's name, so that a line has 80.
 const NAME: usize = 46;
 
 fn text(results: &Results) -> String {
-    let mut text = format!("{:<NAME$}  {:<8} {:<11} {:>5}  {}\n", "CASE", "FUNCTION", "OUTCOME", "CALLS", "");
+    let mut text = format!("{:<NAME$}  {:<8} {:<11} CALLS\n", "CASE", "FUNCTION", "OUTCOME");
     for case in &results.cases {
         let name = console::truncate_str(&case.name, NAME, "…");
         let verdict = if case.problem.is_none() { "ok" } else { "FAIL" };
@@ -139,6 +211,25 @@ fn entry(name: &str, points: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_without_cases_is_told_the_shortest_one_which_is_valid() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cases.yaml");
+        for content in [None, Some("cases: []")] {
+            if let Some(content) = content {
+                std::fs::write(&path, content).unwrap();
+            }
+            let error = table(&path).unwrap_err();
+            assert_eq!(error.exit(), crate::exit::Exit::NotFound);
+            let help = error.help().unwrap();
+            assert!(error.to_string().contains("cases.yaml"), "{error}");
+            let shown = help.split_once("\n\n").unwrap().1;
+            std::fs::write(&path, shown).unwrap();
+            assert_eq!(table(&path).unwrap().cases.len(), 1, "{shown}");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
 
     #[test]
     fn lines_are_no_longer_than_a_terminal() {
