@@ -5,6 +5,7 @@ mod attesting;
 mod building;
 mod how_to;
 mod making;
+mod workflow;
 
 use std::{
     fs,
