@@ -32,16 +32,18 @@ async fn a_real_entry_with_any_byte_changed_is_refused_removed_and_counted() {
 fn whoever_opens_the_cache_takes_no_file_from_whoever_writes_it() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path();
+    let write = |name: &str| {
+        let mut file = file::temporary(place)?;
+        file.write_all(&[7; 4096])?;
+        file.as_file().sync_all()?;
+        file.persist(place.join(name)).map(drop).map_err(|error| error.error)
+    };
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            (0..500).try_for_each(|_| {
-                file::temporary(place)?.persist(place.join("entry")).map(drop).map_err(|error| error.error)
-            })
-        });
-        while !writer.is_finished() {
+        let writers = ["one", "two", "three"].map(|name| scope.spawn(move || (0..60).try_for_each(|_| write(name))));
+        while writers.iter().any(|writer| !writer.is_finished()) {
             file::remove_leftovers(place).unwrap();
         }
-        writer.join().unwrap().unwrap();
+        writers.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
     });
-    assert_eq!(fs::read_dir(place).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(place).unwrap().count(), 3, "something was left behind");
 }
