@@ -130,6 +130,20 @@ async fn what_was_cut_says_so_in_the_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn output_is_cut_where_the_profile_says_and_whole_with_a_larger_limit() {
+    let node = TestNode::new();
+    for (profile, truncated) in [("prints", true), ("prints-more", false)] {
+        let answer = run(&node, profile, &json!({})).await.unwrap();
+        let text = answer["stdout"].as_str().unwrap();
+        assert_eq!(
+            (text.ends_with("\n1000\n"), &answer["stdout_truncated"]),
+            (!truncated, &json!(truncated)),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_profile_says_whom_its_program_runs_as() {
     if !rustix::process::geteuid().is_root() {
         return common::skip("only root can start programs as somebody else");

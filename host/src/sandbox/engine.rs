@@ -18,7 +18,8 @@ use wasmtime::{
     CodeBuilder, Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Component,
 };
 
-use super::limits::{MAXIMUM_MEMORY, MAXIMUM_TABLE_ELEMENTS};
+use super::limits::{MAXIMUM_MEMORY, MAXIMUM_TABLE_ELEMENTS, STACK};
+use crate::mutation::{Protection, off};
 
 /// How often a running component is interrupted to look at its budget.
 pub const TICK: Duration = Duration::from_millis(10);
@@ -122,8 +123,9 @@ fn config(pool_slots: Option<u32>) -> Config {
     // What a step computes must not depend on the processor.
     config.relaxed_simd_deterministic(true);
     config.wasm_relaxed_simd(true);
-    config.max_wasm_stack(super::limits::STACK);
-    config.async_stack_size(2 * super::limits::STACK);
+    let stack = if off(Protection::StacksAreBounded) { 64 * STACK } else { STACK };
+    config.max_wasm_stack(stack);
+    config.async_stack_size(2 * stack);
     if let Some(slots) = pool_slots {
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(slots)

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::PollSemaphore;
 
 use super::spent::Spent;
+use crate::mutation::{Protection, off};
 
 /// What an attempt may compute before it takes turns: an honest step with all that it parses and renders.
 const CREDIT: Duration = Duration::from_millis(50);
@@ -68,6 +69,9 @@ struct Credit {
 
 impl Credit {
     fn is_used_up(&mut self) -> bool {
+        if off(Protection::LongAttemptsTakeTurns) {
+            return false;
+        }
         let regained = self.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed() / REGAINED);
         self.left = CREDIT.min(self.left.saturating_add(regained));
         self.left.is_zero()

@@ -74,6 +74,8 @@ profiles:
   - { id: digest, command: /usr/bin/sha256sum, arg_schema: [{ name: file, value: { path: { root: data } } }] }
   - { id: changed, command: /usr/bin/true, sha256: '0000000000000000000000000000000000000000000000000000000000000000' }
   - { id: counts, command: /usr/bin/seq, arg_schema: [{ name: last, value: { integer: { minimum: 1, maximum: 3 } } }] }
+  - { id: prints, command: /usr/bin/seq, allowed_args: ['1000'], capture_limit_bytes: 1000 }
+  - { id: prints-more, command: /usr/bin/seq, allowed_args: ['1000'], capture_limit_bytes: 4000 }
   - { id: fails, command: /usr/bin/ls, allowed_args: [/not-there-1, /not-there-2] }
   - { id: silent, command: /usr/bin/ls, allowed_args: [/not-there], capture_stderr: false }
   - { id: expects, command: /usr/bin/false, expected_exit_codes: [1] }

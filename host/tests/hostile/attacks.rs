@@ -40,8 +40,10 @@ impl Attack {
         Self { timeout, ..self }
     }
 
+    /// Computes and asks in turn for some ten milliseconds: long enough that twice as long is no accident of
+    /// the clock, short enough to be what a step does.
     pub(crate) fn honest() -> Self {
-        Self::of("honest", json!({"attack": "none"}))
+        Self::of("honest", json!({"attack": "none", "count": 8}))
     }
 }
 
@@ -80,8 +82,11 @@ impl Field {
     }
 
     pub(crate) fn call(&self, timeout: Duration, heard: &Arc<Heard>) -> Call {
+        self.reporting(timeout, Report::new(Arc::<Heard>::clone(heard), Clock::system()))
+    }
+
+    pub(crate) fn reporting(&self, timeout: Duration, report: Report) -> Call {
         let configured = Configured::new(&self.node.node, &self.grants, &self.node.policy, None).unwrap();
-        let report = Report::new(Arc::<Heard>::clone(heard), Clock::system());
         Call {
             context: common::context(),
             capabilities: configured.prepare(report, &self.node.attempt()),

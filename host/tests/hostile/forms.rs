@@ -53,7 +53,12 @@ pub(crate) fn recursion(depth: u64) -> Vec<u8> {
 
 /// Never gets ready.
 pub(crate) fn endless_start() -> Vec<u8> {
-    component("(func $start (loop $again (br $again))) (start $start)", 1)
+    endless_starts(1)
+}
+
+/// The same in many core instances; the first never lets the others begin.
+pub(crate) fn endless_starts(count: usize) -> Vec<u8> {
+    component("(func $start (loop $again (br $again))) (start $start)", count)
 }
 
 /// 16 MiB of code and data that have to be copied for every instance.

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fettle_host::sandbox::{Limit, Limits};
+use fettle_host::{
+    mutation::{Protection, without},
+    sandbox::{Limit, Limits},
+};
 use serde_json::json;
 
 use crate::{
@@ -18,6 +21,8 @@ struct Trial {
     /// Small numbers, so that nothing takes long.
     limits: Limits,
     lift: fn(&mut Limits, &mut Attack),
+    /// Taken out where the limit is no number that can be raised.
+    protection: Option<Protection>,
     then: &'static str,
 }
 
@@ -25,12 +30,16 @@ struct Trial {
 const NO_STEP: &str = "step.trapped";
 
 fn trial(limit: Limit, attack: Attack, lift: fn(&mut Limits, &mut Attack), then: &'static str) -> Trial {
-    Trial { limit, attack, limits: Limits::default(), lift, then }
+    Trial { limit, attack, limits: Limits::default(), lift, protection: None, then }
 }
 
 impl Trial {
     fn with(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+
+    fn kept_by(self, protection: Protection) -> Self {
+        Self { protection: Some(protection), ..self }
     }
 
     async fn holds(mut self) {
@@ -45,6 +54,7 @@ impl Trial {
         assert!(failure.message.contains(&amount), "{name} does not say how much is allowed: {failure}");
         assert!(failure.message.contains(self.limit.advice()), "{name} does not say what to do: {failure}");
         (self.lift)(&mut self.limits, &mut self.attack);
+        let _without = self.protection.map(without);
         let outcome = Field::new(self.limits.clone()).await.outcome(&self.attack).await;
         assert_eq!(outcome, self.then, "{name}, without the limit");
     }
@@ -92,13 +102,9 @@ fn memory() -> Vec<Trial> {
             |limits, _| limits.handles = 10_000,
             "ok",
         ),
-        trial(
-            Limit::Stack,
-            Attack::form("recursion", forms::recursion(1_000_000)),
-            // The stack is part of the engines' layout: what changes is how deep it goes.
-            |_, attack| attack.component = Some(forms::recursion(1_000)),
-            NO_STEP,
-        ),
+        // The stack is part of the engines' layout, and no number of an attempt.
+        trial(Limit::Stack, Attack::form("recursion", forms::recursion(500_000)), |_, _| {}, NO_STEP)
+            .kept_by(Protection::StacksAreBounded),
     ]
 }
 

@@ -7,8 +7,11 @@
 mod common;
 
 mod attacks;
+mod beside;
+mod cuts;
 mod dead_mount;
 mod forms;
+mod leak;
 mod limits;
 mod queues;
 mod reference;

@@ -9,15 +9,18 @@ use std::{
 };
 
 use fettle_host::{
+    blocking::Blocking,
     capabilities::exec,
     queue::{Pressure, Queue},
-    sandbox::Limits,
+    sandbox::{Limits, ON_DEMAND_PART, Sandbox, engine::layout},
 };
 use serde_json::json;
 
 use crate::{
     attacks::{Attack, Field},
-    common::{TestNode, eventually},
+    common::{self, TestNode, eventually},
+    dead_mount::DeadMount,
+    forms,
 };
 
 /// A server that takes every connection and never says a word.
@@ -123,19 +126,50 @@ async fn a_flood_of_children_waits_and_is_felt() {
     }
 }
 
+/// Whether anybody waits while two of these attacks run at once on a node with so many places.
+async fn two_at_once_wait(slots: u32, attack: &Attack) -> bool {
+    let pressure = Pressure::default();
+    let mut node = TestNode::new();
+    node.sandbox = Sandbox::with_pressure(slots, Limits::default(), &pressure).unwrap();
+    let field = Arc::new(Field::on(node).await);
+    let felt = pressure.subscribe();
+    flood(&field, attack, 2).await;
+    assert!(!pressure.is_felt(), "nobody waits when all have ended");
+    felt.has_changed().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn more_attempts_than_places_wait_and_are_felt() {
-    let pressure = Pressure::default();
-    let sandbox = fettle_host::sandbox::Sandbox::with_pressure(1, Limits::default(), &pressure).unwrap();
-    let mut node = TestNode::new();
-    node.sandbox = sandbox;
-    let field = Arc::new(Field::on(node).await);
     let sleep = Attack::of("sleep", json!({"attack": "sleep", "count": 1}));
-    let flooding = tokio::spawn({
-        let field = Arc::clone(&field);
-        async move { flood(&field, &sleep, 2).await }
-    });
-    eventually("the second attempt waits", || pressure.is_felt()).await;
-    flooding.await.unwrap();
-    assert!(!pressure.is_felt());
+    assert!(two_at_once_wait(1, &sleep).await, "there is one place");
+    assert!(!two_at_once_wait(2, &sleep).await, "there are two places");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_too_large_for_the_pool_wait_for_fewer_places() {
+    let large = Attack::form("large and endless", forms::endless_starts(layout::INSTANCES as usize + 1));
+    let large = large.within(Duration::from_secs(1));
+    let one_place = u32::try_from(ON_DEMAND_PART).unwrap();
+    assert!(two_at_once_wait(one_place, &large).await, "there is one place beside the pool");
+    assert!(!two_at_once_wait(2 * one_place, &large).await, "there are two places beside the pool");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn threads_that_a_dead_mount_holds_keep_others_waiting_and_one_more_does_not() {
+    for (threads, outcome) in [(1, "limit.wall-clock"), (2, "ok")] {
+        let pressure = Pressure::default();
+        let mut node = TestNode::new();
+        node.node.queues.blocking = Blocking::new(threads, &pressure);
+        let field = Arc::new(Field::on(node).await);
+        let dead = match DeadMount::new(field.node.directory.path().join("data/dead")) {
+            Ok(dead) => dead,
+            Err(error) => return common::skip(&format!("no file system can be mounted here: {error}")),
+        };
+        let held = Attack::of("reading", json!({"attack": "answer", "count": 1, "target": "data/dead/file"}));
+        assert_eq!(field.outcome(&held.within(Duration::from_millis(300))).await, "limit.wall-clock");
+        let felt = pressure.subscribe();
+        assert_eq!(field.outcome(&Attack::honest().within(Duration::from_secs(2))).await, outcome, "{threads} threads");
+        assert_eq!(felt.has_changed().unwrap(), threads == 1, "{threads} threads");
+        drop(dead);
+    }
 }

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path};
 
 use fettle_host::{
     blocking,
-    capabilities::{Queues, exec},
+    capabilities::{Queues, exec, report::Caps},
     sandbox::{Limit, Limits, ON_DEMAND_PART},
 };
 
@@ -66,14 +66,19 @@ fn reference() -> String {
     for (what, amount, why) in waits {
         let _ = writeln!(text, "| {what} | {amount} | {why} |");
     }
-    text.push_str(
+    let Caps { line, total, lines_per_second } = Caps::default();
+    let _ = write!(
+        text,
         "\n## What is cut\n\n\
-         Log lines of an attempt: 8 KiB each, 200 a second, 1 MiB together. What is over is dropped, and two lines in the \
-         log say that and how much. Standard output and standard error of a component lead nowhere and count as passed \
-         in host calls; the first 4 KiB of standard error are kept for the words of a panic. What a program prints is \
-         cut where its command profile says, and marked.\n\n\
-         Each limit is attacked in `host/tests/hostile/limits.rs`, alone and with just that limit taken out, and all \
-         attacks are launched together in `host/tests/hostile/survival.rs`.\n",
+         Log lines of an attempt: {} KiB each, {lines_per_second} a second, {} MiB together. What is over is dropped, and \
+         two lines in the log say that and how much. Standard output and standard error of a component lead nowhere and \
+         count as passed in host calls; the first 4 KiB of standard error are kept for the words of a panic. What a \
+         program prints is cut where its command profile says, and marked.\n\n\
+         What ends an attempt is attacked in `host/tests/hostile/limits.rs`, what makes others wait in \
+         `host/tests/hostile/queues.rs`, what is cut in `host/tests/hostile/cuts.rs`: alone, and with just that limit \
+         taken out. All attacks are launched together in `host/tests/hostile/survival.rs`.\n",
+        line >> 10,
+        total >> 20
     );
     text
 }

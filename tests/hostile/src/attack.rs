@@ -12,9 +12,11 @@ const MIB: usize = 1 << 20;
 pub(crate) fn launch(input: &Input) -> Result<String, Failure> {
     let count = usize::try_from(input.count).unwrap_or(usize::MAX);
     match input.attack {
-        Attack::None => {
+        Attack::None => repeat(input.count, |_| {
+            black_box(compute(1));
             facts::memory()?;
-        }
+            Ok(())
+        })?,
         Attack::Memory => return Ok(memory(count)),
         Attack::Churn => repeat(input.count.saturating_mul(1000), |_| {
             black_box(vec![1_u8; MIB]);

@@ -32,7 +32,8 @@ pub(crate) struct Input {
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Attack {
-    /// None: asks for the machine's memory and answers. The honest step of the tests.
+    /// None: computes a million rounds and asks for the machine's memory, `count` times. The honest step of
+    /// the tests.
     None,
     /// Takes `count` MiB of memory.
     Memory,

@@ -13,13 +13,27 @@ use fettle_model::{
 use self::denials::Denials;
 use crate::{
     clock::{Clock, Milliseconds},
-    sandbox::bindings::fettle::report::report::Level,
+    sandbox::{bindings::fettle::report::report::Level, limits},
 };
 
-const LINE_LIMIT: usize = 8 << 10;
-const TOTAL_LIMIT: usize = 1 << 20;
-const LINES_PER_SECOND: u32 = 200;
 const MESSAGE_LIMIT: usize = 256;
+
+/// What one attempt may log; what is over is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Bytes of a line; what is longer is cut.
+    pub line: usize,
+    /// Bytes of all lines together.
+    pub total: usize,
+    /// Lines of one second.
+    pub lines_per_second: u32,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self { line: 8 << 10, total: 1 << 20, lines_per_second: 200 }
+    }
+}
 
 /// Takes what an attempt reports. Must not block.
 pub trait Sink: Send + Sync {
@@ -42,6 +56,7 @@ pub struct Handle(Option<Arc<Shared>>);
 struct Shared {
     sink: Arc<dyn Sink>,
     clock: Clock,
+    caps: Caps,
     state: Mutex<State>,
     denials: Denials,
 }
@@ -59,8 +74,14 @@ impl Report {
     /// Reports to `sink`.
     #[must_use]
     pub fn new(sink: Arc<dyn Sink>, clock: Clock) -> Self {
+        Self::with_caps(sink, clock, Caps::default())
+    }
+
+    /// The same, with other caps on what is logged.
+    #[must_use]
+    pub fn with_caps(sink: Arc<dyn Sink>, clock: Clock, caps: Caps) -> Self {
         let denials = Denials::new(Arc::clone(&sink), clock.clone());
-        Self(Some(Handle(Some(Arc::new(Shared { sink, clock, state: Mutex::default(), denials })))))
+        Self(Some(Handle(Some(Arc::new(Shared { sink, clock, caps, state: Mutex::default(), denials })))))
     }
 
     /// Where the denials of the attempt are recorded.
@@ -87,12 +108,17 @@ impl Shared {
                 state.second = now.div_euclid(1000);
                 state.lines_in_second = 0;
             }
-            truncate(&mut text, LINE_LIMIT);
-            if state.bytes + text.len() > TOTAL_LIMIT || state.lines_in_second >= LINES_PER_SECOND {
+            let Caps { line, total, lines_per_second } = self.caps;
+            truncate(&mut text, line);
+            if state.bytes + text.len() > total || state.lines_in_second >= lines_per_second {
                 state.dropped += 1;
                 // The first dropped line is said at once, the number when the attempt ends.
-                (state.dropped == 1)
-                    .then(|| "the step logs more than 1 MiB or 200 lines a second; what is over is dropped".to_owned())
+                (state.dropped == 1).then(|| {
+                    let total = limits::bytes(total as u64);
+                    format!(
+                        "the step logs more than {total} or {lines_per_second} lines a second; what is over is dropped"
+                    )
+                })
             } else {
                 state.bytes += text.len();
                 state.lines_in_second += 1;
