@@ -21,6 +21,8 @@ fettle_mutation::protections! {
     ComponentsHaveNoNetwork,
     /// A step has no source of chance: what it does follows from what it is asked and answered.
     StepsHaveNoChance,
+    /// A component's clocks stand still.
+    ClocksStandStill,
     /// Attempts that compute for long take turns.
     LongAttemptsTakeTurns,
     /// A component's call stack ends long before the host's.

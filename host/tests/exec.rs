@@ -14,7 +14,7 @@ use fettle_host::{
 use fettle_model::failure::FailureClass;
 use serde_json::{Value, json};
 
-const GRANT: &str = "{exec: {profiles: [hello, environment, forever, sleeper, digest, changed, again, once, somebody, group, root, name]}, files: {write: [data]}, facts: {read: []}, gpu: {read: false}}";
+const GRANT: &str = "{exec: {profiles: [hello, environment, forever, sleeper, digest, changed, again, once, prints, prints-more, somebody, group, root, name]}, files: {write: [data]}, facts: {read: []}, gpu: {read: false}}";
 
 async fn run(node: &TestNode, profile: &str, arguments: &Value) -> Result<Value, fettle_model::failure::Failure> {
     let answer = node.run("testing", GRANT, &json!({"mode": "exec", "name": profile, "arguments": arguments})).await?;

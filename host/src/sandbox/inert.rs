@@ -104,11 +104,12 @@ pub(super) fn context(stderr: Beginning, spent: &Spent, limits: &Limits) -> Wasi
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false)
-        .wall_clock(Still)
-        .monotonic_clock(Still)
         .insecure_random_seed(if off(Protection::StepsHaveNoChance) { chance() } else { 0 })
         .secure_random(Deterministic::new(vec![0]))
         .max_random_size(limits.host_call as u64);
+    if !off(Protection::ClocksStandStill) {
+        context.wall_clock(Still).monotonic_clock(Still);
+    }
     if off(Protection::ComponentsHaveNoNetwork) {
         context.inherit_network().allow_tcp(true).allow_udp(true).allow_ip_name_lookup(true);
     }

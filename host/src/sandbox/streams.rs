@@ -93,3 +93,15 @@ impl OutputStream for Nowhere {
         Ok(WRITE)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_beginning_of_standard_error_is_kept() {
+        let beginning = Beginning::default();
+        (0..3).for_each(|_| beginning.add(&[b'x'; KEPT / 2 + 1]));
+        assert_eq!(beginning.text(), "x".repeat(KEPT));
+    }
+}

@@ -8,6 +8,7 @@ mod common;
 
 mod attacks;
 mod beside;
+mod clocks;
 mod cuts;
 mod dead_mount;
 mod forms;

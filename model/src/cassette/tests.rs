@@ -111,6 +111,16 @@ fn a_secret_is_a_number_and_what_is_replayed_is_the_same_number() {
 }
 
 #[test]
+fn a_secret_without_fields_is_a_number_too() {
+    #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
+    struct Secret(String);
+
+    let (json, back) = recorded(&vec![Secret("hunter2".to_owned()), Secret("hunter2".to_owned())]);
+    assert_eq!(json, json!([{"secret": 1}, {"secret": 1}]));
+    assert_eq!(back, ["secret-1", "secret-1"].map(|text| Secret(text.to_owned())));
+}
+
+#[test]
 fn the_same_behaviour_gives_the_same_bytes_and_reading_loses_nothing() {
     let record = || {
         let mut recording = Recording::new(&header(), 1 << 20);

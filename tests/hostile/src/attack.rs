@@ -35,6 +35,7 @@ pub(crate) fn launch(input: &Input) -> Result<String, Failure> {
         })?,
         Attack::Output => return Ok("x".repeat(count)),
         Attack::Recursion => return Ok(recurse(input.count).to_string()),
+        Attack::Clocks => return Ok(clocks()),
         Attack::Panic => panic(),
         Attack::Children => repeat(input.count, |_| exec::run(&input.target, &[]).map(|_| ()).map_err(Into::into))?,
         Attack::Transfers => repeat(input.count, |round| fetch(input, round))?,
@@ -83,6 +84,11 @@ fn recurse(depth: u64) -> u64 {
         return frame.iter().copied().fold(0, u64::wrapping_add);
     }
     black_box(recurse(depth.wrapping_sub(1))).wrapping_add(black_box(frame)[0])
+}
+
+#[expect(clippy::disallowed_methods, reason = "what they say is what it tries to find out")]
+fn clocks() -> String {
+    format!("{:?}, {:?}", std::time::SystemTime::now(), std::time::Instant::now())
 }
 
 #[expect(clippy::panic, reason = "a host must survive it")]

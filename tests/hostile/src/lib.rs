@@ -61,6 +61,8 @@ pub(crate) enum Attack {
     Random,
     /// Sleeps for `count` seconds.
     Sleep,
+    /// Answers what its clocks say.
+    Clocks,
     /// Panics.
     Panic,
     /// Runs the command profile `target`, `count` times.
