@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use crate::queue::{Pressure, Queue};
+use crate::queue::{Place, Pressure, Queue};
 
 /// Threads at once. Each holds some 50 kB; a node whose disks and servers answer needs a few.
 pub const THREADS: usize = 64;
@@ -67,15 +67,10 @@ impl Blocking {
         let place = self.queue.enter().await.map_err(|closed| BlockingError::Lost(closed.to_string()))?;
         let fate = Arc::new(Fate::default());
         let watched = Watched { what, fate: Arc::clone(&fate), abandoned: Arc::clone(&self.abandoned) };
-        let abandoned = Arc::clone(&self.abandoned);
+        let working = Working { what, fate, abandoned: Arc::clone(&self.abandoned), _place: place };
         let job = move || {
-            let result = work();
-            if fate.change(ENDED) == ABANDONED {
-                abandoned.fetch_sub(1, Ordering::Relaxed);
-                tracing::info!(what, "work that had been abandoned has ended");
-            }
-            drop(place);
-            result
+            let _working = working;
+            work()
         };
         let joined = tokio::task::spawn_blocking(job).await;
         drop(watched);
@@ -106,6 +101,23 @@ struct Fate(AtomicU8);
 impl Fate {
     fn change(&self, to: u8) -> u8 {
         self.0.swap(to, Ordering::AcqRel)
+    }
+}
+
+/// Work goes on, until this is dropped: also when it panics.
+struct Working {
+    what: &'static str,
+    fate: Arc<Fate>,
+    abandoned: Arc<AtomicUsize>,
+    _place: Place,
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        if self.fate.change(ENDED) == ABANDONED {
+            self.abandoned.fetch_sub(1, Ordering::Relaxed);
+            tracing::info!(self.what, "work that had been abandoned has ended");
+        }
     }
 }
 
@@ -147,6 +159,17 @@ mod tests {
         }
         assert_eq!(blocking.run("a test", || 7).await, Ok(7));
         assert_eq!(blocking.abandoned(), 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn work_that_panics_gives_its_thread_back_and_is_not_left_behind() {
+        let blocking = Blocking::new(1, &Pressure::default());
+        for _ in 0..3 {
+            let lost = blocking.run("a test", || -> () { panic!("of a test") }).await;
+            assert!(matches!(lost, Err(BlockingError::Lost(_))), "{lost:?}");
+            assert_eq!(blocking.abandoned(), 0);
+        }
+        assert_eq!(blocking.run("a test", || 7).await, Ok(7));
     }
 
     #[tokio::test(flavor = "multi_thread")]
