@@ -29,6 +29,8 @@ pub struct AuditRecord {
     pub correlation_id: String,
     /// What the action says beyond that: of a denial, [`DeniedCall`].
     pub details: Option<Value>,
+    /// What links it with the row before it ([`crate::chain`]); none for rows of versions without that.
+    pub link: Option<Digest>,
 }
 
 /// The action of an audit row that says that a step was denied a call. Its result is the rule.

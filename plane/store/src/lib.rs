@@ -6,6 +6,7 @@
 //! identifiers come from the caller.
 
 pub mod audit;
+pub mod chain;
 pub mod change;
 pub mod context;
 pub mod definition;

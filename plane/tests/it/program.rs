@@ -37,8 +37,22 @@ fn tokens_are_made_listed_and_revoked() {
     let actions: Vec<Value> = text(&trail.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let actions: Vec<_> = actions.iter().map(|row| row["action"].as_str().unwrap()).collect();
     assert_eq!(actions, ["project.create", "token.create", "token.revoke"]);
+    audit_is_verified(data);
     let twice = program(data, &["token", "revoke", "nobody"]);
     assert_eq!((twice.status.code(), text(&twice.stderr)), (Some(1), "error: there is no token `nobody`"));
+}
+
+/// The trail is whole, and has the head that it was noted with, and not another one.
+fn audit_is_verified(data: &std::path::Path) {
+    let verified = program(data, &["audit", "--verify", "--json"]);
+    let verified: Value = serde_json::from_slice(&verified.stdout).unwrap();
+    assert_eq!((&verified["linked"], &verified["unlinked"]), (&Value::from(3), &Value::from(0)));
+    let head = verified["head"].as_str().unwrap();
+    assert!(program(data, &["audit", "--verify", "--head", head]).status.success());
+    let other = format!("sha256:{}", "0".repeat(64));
+    let cut = program(data, &["audit", "--verify", "--head", &other]);
+    assert_eq!(cut.status.code(), Some(1));
+    assert!(text(&cut.stderr).contains("the trail was cut off"), "{}", text(&cut.stderr));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use fettle_store::{
     StoreError,
     audit::{AuditRecord, AuditStore, DeniedCall, Refusal, STEP_DENIED},
+    chain,
     context::Context,
     id::OperationId,
     page::Page,
@@ -56,23 +57,35 @@ pub(crate) async fn record_denied(
     denied: &DeniedCall,
 ) -> Result<(), StoreError> {
     let DeniedCall { step_id, attempt, denial, .. } = denied;
+    let details = serde_json::to_value(denied).map_err(|error| StoreError::corrupt("denial", error))?;
+    let row = AuditRecord {
+        scope: subject.scope(),
+        action: STEP_DENIED.to_owned(),
+        resource_name: format!("{}/steps/{step_id}", subject.resource_name()),
+        result: denial.rule.clone(),
+        correlation_id: subject.correlation_id.clone(),
+        details: Some(details),
+        ..blank(context)
+    };
+    let link = next_link(unit, &row).await?;
     sqlx::query(
         "INSERT INTO audit_logs (at, actor, scope, action, resource_name, result, correlation_id, operation_id,
-             details, report_key)
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
-         WHERE (SELECT count(*) FROM audit_logs WHERE operation_id = $8 AND report_key IS NOT NULL) < $11
+             details, report_key, link)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
+         WHERE (SELECT count(*) FROM audit_logs WHERE operation_id = $8 AND report_key IS NOT NULL) < $12
          ON CONFLICT DO NOTHING",
     )
-    .bind(context.at.as_millisecond())
-    .bind(context.actor.to_string())
-    .bind(subject.scope())
-    .bind(STEP_DENIED)
-    .bind(format!("{}/steps/{step_id}", subject.resource_name()))
-    .bind(&denial.rule)
-    .bind(&subject.correlation_id)
+    .bind(row.at.as_millisecond())
+    .bind(&row.actor)
+    .bind(&row.scope)
+    .bind(&row.action)
+    .bind(&row.resource_name)
+    .bind(&row.result)
+    .bind(&row.correlation_id)
     .bind(&subject.operation_id)
-    .bind(row::text("denial", denied)?)
+    .bind(row::text("denial", &row.details)?)
     .bind(format!("{task_id}/{step_id}/{attempt}/{}/{}", denial.number, denial.at))
+    .bind(link)
     .bind(DENIED_CALLS)
     .execute(&mut unit.connection)
     .await
@@ -88,21 +101,57 @@ async fn insert(
     resource_name: &str,
     result: &str,
 ) -> Result<(), StoreError> {
+    let row = AuditRecord {
+        scope: scope.to_owned(),
+        action: action.to_owned(),
+        resource_name: resource_name.to_owned(),
+        result: result.to_owned(),
+        ..blank(context)
+    };
+    let link = next_link(unit, &row).await?;
     sqlx::query(
-        "INSERT INTO audit_logs (at, actor, scope, action, resource_name, result, correlation_id)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO audit_logs (at, actor, scope, action, resource_name, result, correlation_id, link)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
-    .bind(context.at.as_millisecond())
-    .bind(context.actor.to_string())
-    .bind(scope)
-    .bind(action)
-    .bind(resource_name)
-    .bind(result)
-    .bind(&context.correlation_id)
+    .bind(row.at.as_millisecond())
+    .bind(&row.actor)
+    .bind(&row.scope)
+    .bind(&row.action)
+    .bind(&row.resource_name)
+    .bind(&row.result)
+    .bind(&row.correlation_id)
+    .bind(link)
     .execute(&mut unit.connection)
     .await
     .map_err(unavailable("audit"))?;
     Ok(())
+}
+
+/// A row that says who and when, and nothing else yet.
+fn blank(context: &Context) -> AuditRecord {
+    AuditRecord {
+        sequence: 0,
+        at: context.at,
+        actor: context.actor.to_string(),
+        scope: String::new(),
+        action: String::new(),
+        resource_name: String::new(),
+        result: String::new(),
+        correlation_id: context.correlation_id.clone(),
+        details: None,
+        link: None,
+    }
+}
+
+/// What links a row with the last one. There is one writer, so nothing comes between.
+async fn next_link(unit: &mut Unit, row: &AuditRecord) -> Result<String, StoreError> {
+    let last: Option<Option<String>> = sqlx::query_scalar("SELECT link FROM audit_logs ORDER BY sequence DESC LIMIT 1")
+        .fetch_optional(&mut unit.connection)
+        .await
+        .map_err(unavailable("audit"))?;
+    let previous = last.flatten().map(|text| row::parse("audit link", &text)).transpose()?;
+    let link = chain::link(previous, row).map_err(|error| StoreError::corrupt("audit row", error))?;
+    Ok(link.to_string())
 }
 
 #[derive(FromRow)]
@@ -116,6 +165,7 @@ struct Row {
     result: String,
     correlation_id: String,
     details: Option<String>,
+    link: Option<String>,
 }
 
 #[derive(FromRow)]
@@ -145,6 +195,7 @@ impl AuditStore for SqliteStore {
                     result: found.result,
                     correlation_id: found.correlation_id,
                     details: found.details.map(|text| row::document("audit row", &text)).transpose()?,
+                    link: found.link.map(|text| row::parse("audit link", &text)).transpose()?,
                 })
             })
             .collect()
