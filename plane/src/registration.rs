@@ -19,7 +19,7 @@ use fettle_model::{
 };
 use fettle_store::{
     StoreError,
-    definition::{DefinitionVersion, NewDefinitionVersion, Registered},
+    definition::{DefinitionChange, DefinitionStatus, DefinitionVersion, NewDefinitionVersion, Registered},
     id::DefinitionVersionId,
 };
 use fettle_supply::ArtifactKind;
@@ -55,8 +55,12 @@ struct Documents {
     policy: PolicyBundle,
 }
 
-/// Fetches everything, checks everything, and stores the version.
-pub(crate) async fn prepare(state: &State, sources: Sources) -> Result<NewDefinitionVersion, RegistrationError> {
+/// Fetches everything and checks everything.
+pub(crate) async fn prepare(
+    state: &State,
+    sources: Sources,
+    status: DefinitionStatus,
+) -> Result<NewDefinitionVersion, RegistrationError> {
     let documents = fetch(&*state.artifacts, &sources).await?;
     let descriptors = fetch_descriptors(&*state.artifacts, &documents).await?;
     check_all(&documents, &descriptors).map_err(RegistrationError::Invalid)?;
@@ -65,6 +69,7 @@ pub(crate) async fn prepare(state: &State, sources: Sources) -> Result<NewDefini
         sources,
         definition: documents.definition,
         catalog: documents.catalog,
+        status,
     })
 }
 
@@ -78,6 +83,18 @@ pub(crate) async fn register(
     let registered = state.store.register_definition(version, context).await.map_err(RegistrationError::Store)?;
     state.definitions.forget(&key);
     Ok(registered)
+}
+
+/// Moves a version on in its life, and forgets what was remembered of it.
+pub(crate) async fn change(
+    state: &State,
+    version: &DefinitionVersion,
+    change: DefinitionChange,
+    context: fettle_store::context::Context,
+) -> Result<DefinitionVersion, RegistrationError> {
+    let changed = state.store.change_definition(version.id, change, context).await;
+    state.definitions.forget(&(version.definition.operation_type.clone(), version.definition.version.clone()));
+    changed.map_err(RegistrationError::Store)
 }
 
 async fn fetch(artifacts: &dyn ArtifactSource, sources: &Sources) -> Result<Documents, RegistrationError> {
@@ -189,7 +206,8 @@ fn check_all(documents: &Documents, descriptors: &BTreeMap<StepKind, Descriptor>
 
 type Key = (OperationType, Version);
 
-/// Registered versions that were used lately: they never change, so reading them once is enough.
+/// Registered versions that were used lately. What of them can change is looked at once more when an
+/// operation is created.
 #[derive(Default)]
 pub(crate) struct Definitions {
     known: Mutex<HashMap<Key, Arc<DefinitionVersion>>>,

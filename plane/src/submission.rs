@@ -174,6 +174,15 @@ async fn find_definition(
     }
     let (Ok(operation_type), Ok(version)) = (operation_type, version) else { return Ok(None) };
     let registered = state.definitions.get(state, &operation_type, &version).await?;
+    if let Some(status) = registered.as_ref().map(|found| found.status).filter(|status| !status.is_usable()) {
+        let message = format!(
+            "{operation_type}@{version} is {}, and operations are made of published versions only; `fettle definition \
+             list` shows them",
+            status.name()
+        );
+        wrong("/version", message);
+        return Ok(None);
+    }
     if registered.is_none() {
         wrong(
             "/operation_type",

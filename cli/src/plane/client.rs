@@ -7,7 +7,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
-    Definition, LogLine, NewOperation, Node, Operation, PlaneError, PlannedOperation, Problem, Sources, view::Page,
+    Amendment, Definition, LogLine, NewDefinition, NewOperation, Node, Operation, PlaneError, PlannedOperation,
+    Problem, view::Page,
 };
 
 /// Longest time to a connection.
@@ -63,8 +64,25 @@ impl PlaneClient {
     ///
     /// # Errors
     /// When the plane refuses or does not answer.
-    pub async fn register_definition(&self, sources: &Sources) -> Result<Definition, PlaneError> {
-        self.post(&["admin", "operation-definitions"], sources).await
+    pub async fn register_definition(&self, new: &NewDefinition) -> Result<Definition, PlaneError> {
+        self.post(&["admin", "operation-definitions"], new).await
+    }
+
+    /// Changes a draft of a definition, publishes it, or both.
+    ///
+    /// # Errors
+    /// When it is no draft, or a document is refused.
+    pub async fn amend_definition(&self, name: &str, amendment: &Amendment) -> Result<Definition, PlaneError> {
+        let url = self.url(&["admin", "operation-definitions", name]);
+        self.answer(self.http.request(Method::PATCH, url).json(amendment)).await
+    }
+
+    /// Moves a definition on: `deprecate` or `retire`.
+    ///
+    /// # Errors
+    /// When there is none, or it is not in a state for that.
+    pub async fn move_definition(&self, name: &str, verb: &str) -> Result<Definition, PlaneError> {
+        self.post(&["admin", "operation-definitions", name, verb], &json!({})).await
     }
 
     /// All registered definitions.

@@ -12,7 +12,7 @@ pub use self::{
     follow::{Followed, Follower, Patience},
     problem::Problem,
     view::{
-        Definition, DeniedCall, Event, EventPayload, LogLine, NewOperation, Node, Operation, PlanAccess, PlannedAccess,
-        PlannedOperation, Sources, Step, TargetSelector,
+        Amendment, Definition, DeniedCall, Event, EventPayload, LogLine, NewDefinition, NewOperation, Node, Operation,
+        PlanAccess, PlannedAccess, PlannedOperation, Sources, Step, TargetSelector,
     },
 };

@@ -225,6 +225,32 @@ pub struct Sources {
     pub policy: String,
 }
 
+/// A version to be registered.
+#[derive(Clone, Debug, Serialize)]
+pub struct NewDefinition {
+    /// The signed documents.
+    #[serde(flatten)]
+    pub sources: Sources,
+    /// Whether it stays a draft.
+    pub draft: bool,
+}
+
+/// What becomes of a draft; what is none stays as it is.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Amendment {
+    /// The operation definition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
+    /// The step catalog.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<String>,
+    /// The policy bundle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Whether it is published.
+    pub publish: bool,
+}
+
 /// A step of a definition.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DefinedStep {

@@ -3,6 +3,7 @@
 //! The commands run as programs of their own, as people start them; everything listens on free ports.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod lives;
 mod replays;
 mod workbench;
 

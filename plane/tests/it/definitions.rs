@@ -121,3 +121,60 @@ async fn a_grant_beyond_the_ceiling_is_refused_before_any_node_sees_it() {
     let line = "write `ceiling: { exec: { profiles: [reboot] } }` at the top of the policy bundle";
     assert!(problem.to_string().contains(line), "{problem:#}");
 }
+
+/// Submits an operation of the definition; the status and the answer.
+async fn submit(plane: &TestPlane) -> Answer {
+    let body = json!({ "operation_type": "test.noop", "version": "v1", "inputs": { "name": "x", "count": 1 }, "target_selector": { "node": "node-1" } });
+    plane.call(&plane.member, Method::POST, "/api/v1/projects/demo/operations", Some(body)).await
+}
+
+#[tokio::test]
+async fn a_draft_is_amended_published_deprecated_and_retired() {
+    let plane = plane().await;
+    let _host = plane.host("node-1", 1).await;
+    let one = format!("{PATH}/test.noop@v1");
+    let admin = async |method, path: &str, body| plane.call(&plane.admin, method, path, Some(body)).await;
+    let refused = async |status: &str| {
+        let (code, problem) = submit(&plane).await;
+        assert_eq!((code, pointers(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, vec!["/version"]), "{problem}");
+        assert!(problem["violations"][0]["message"].as_str().unwrap().contains(status), "{problem}");
+    };
+    let mut body = plane.shelf.publish_noop();
+    body["draft"] = json!(true);
+    assert_eq!(register(&plane, body).await.1["status"], "draft");
+    refused("is draft").await;
+
+    let mut changed = noop();
+    changed["summary"] = json!("does something else");
+    let definition = plane.shelf.publish_definition(&changed)["definition"].clone();
+    let (_, amended) = admin(Method::PATCH, &one, json!({ "definition": definition })).await;
+    assert_eq!((&amended["status"], &amended["summary"]), (&json!("draft"), &json!("does something else")));
+    let (_, published) = admin(Method::PATCH, &one, json!({ "publish": true })).await;
+    assert_eq!((&published["status"], &published["id"]), (&json!("published"), &amended["id"]));
+    let (status, problem) = admin(Method::PATCH, &one, json!({ "definition": definition })).await;
+    assert_eq!((status, &problem["code"]), (StatusCode::CONFLICT, &json!("definition.status")));
+    assert_eq!(submit(&plane).await.0, StatusCode::CREATED);
+
+    assert_eq!(admin(Method::POST, &format!("{one}/deprecate"), json!({})).await.1["status"], "deprecated");
+    assert_eq!(submit(&plane).await.0, StatusCode::CREATED, "what is deprecated can be used");
+    assert_eq!(admin(Method::POST, &format!("{one}/retire"), json!({})).await.1["status"], "retired");
+    refused("is retired").await;
+    let (status, problem) = admin(Method::POST, &format!("{one}/deprecate"), json!({})).await;
+    assert_eq!((status, &problem["code"]), (StatusCode::CONFLICT, &json!("definition.status")));
+}
+
+#[tokio::test]
+async fn only_a_platform_administrator_changes_the_life_of_a_definition() {
+    let plane = plane().await;
+    plane.with_definition().await;
+    for (method, path) in [
+        (Method::PATCH, format!("{PATH}/test.noop@v1")),
+        (Method::POST, format!("{PATH}/test.noop@v1/deprecate")),
+        (Method::POST, format!("{PATH}/test.noop@v1/retire")),
+    ] {
+        let (status, problem) = plane.call(&plane.member, method, &path, Some(json!({}))).await;
+        assert_eq!((status, &problem["code"]), (StatusCode::FORBIDDEN, &json!("access.denied")), "{path}");
+    }
+    let missing = plane.call(&plane.admin, Method::POST, &format!("{PATH}/test.noop@v7/retire"), None).await;
+    assert_eq!((missing.0, &missing.1["code"]), (StatusCode::NOT_FOUND, &json!("definition.unknown")));
+}

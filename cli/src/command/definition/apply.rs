@@ -4,7 +4,11 @@ use clap::Args;
 use fettle_model::reference::Reference;
 
 use super::Session;
-use crate::{command::target::PlaneArguments, error::CommandError, plane::Sources};
+use crate::{
+    command::target::PlaneArguments,
+    error::CommandError,
+    plane::{NewDefinition, Sources},
+};
 
 /// Registers a published definition at the plane, with the catalog and the policy bundle that it goes
 /// with. The plane fetches and verifies all three, and checks them against each other.
@@ -14,6 +18,9 @@ use crate::{command::target::PlaneArguments, error::CommandError, plane::Sources
 #[command(after_long_help = "\
 Examples:
   fettle definition apply 127.0.0.1:5000/definitions/stage@sha256:... \\
+      --catalog 127.0.0.1:5000/fettle/catalog@sha256:... \\
+      --policy 127.0.0.1:5000/fettle/policy@sha256:...
+  fettle definition apply 127.0.0.1:5000/definitions/stage@sha256:... --draft \\
       --catalog 127.0.0.1:5000/fettle/catalog@sha256:... \\
       --policy 127.0.0.1:5000/fettle/policy@sha256:...")]
 pub struct Apply {
@@ -25,6 +32,9 @@ pub struct Apply {
     /// The policy bundle.
     #[arg(long, value_name = "REFERENCE")]
     policy: Reference,
+    /// Keep it a draft, which `fettle definition amend` changes and publishes. No operation can be made of it.
+    #[arg(long)]
+    draft: bool,
     #[command(flatten)]
     plane: PlaneArguments,
 }
@@ -36,9 +46,14 @@ impl Apply {
             catalog: self.catalog.to_string(),
             policy: self.policy.to_string(),
         };
-        let registered = self.plane.client(session)?.register_definition(&sources).await?;
+        let new = NewDefinition { sources, draft: self.draft };
+        let registered = self.plane.client(session)?.register_definition(&new).await?;
         session.show(&registered, |definition| {
-            format!("{}@{} is registered\n", definition.operation_type, definition.version)
+            let name = format!("{}@{}", definition.operation_type, definition.version);
+            match definition.status.as_str() {
+                "published" => format!("{name} is registered\n"),
+                status => format!("{name} is registered, and is {status}\n"),
+            }
         })
     }
 }

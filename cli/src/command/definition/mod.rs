@@ -1,8 +1,10 @@
 //! `fettle definition`
 
+mod amend;
 mod apply;
 mod check;
 mod list;
+mod moves;
 mod publish;
 mod show;
 
@@ -18,6 +20,9 @@ pub enum DefinitionCommand {
     Check(check::Check),
     Publish(publish::Publish),
     Apply(apply::Apply),
+    Amend(amend::Amend),
+    Deprecate(moves::Deprecate),
+    Retire(moves::Retire),
     List(list::List),
     Show(show::Show),
 }
@@ -32,6 +37,9 @@ impl DefinitionCommand {
             Self::Check(command) => command.run(session).await,
             Self::Publish(command) => command.run(session).await,
             Self::Apply(command) => command.run(session).await,
+            Self::Amend(command) => command.run(session).await,
+            Self::Deprecate(command) => command.run(session).await,
+            Self::Retire(command) => command.run(session).await,
             Self::List(command) => command.run(session).await,
             Self::Show(command) => command.run(session).await,
         }

@@ -3,12 +3,14 @@
 use async_trait::async_trait;
 use fettle_model::{
     name::{OperationType, Version},
-    plan::Sources,
+    plan::{Plan, Sources},
 };
 use fettle_store::{
     StoreError,
     context::Context,
-    definition::{DefinitionStatus, DefinitionStore, DefinitionVersion, NewDefinitionVersion, Registered},
+    definition::{
+        DefinitionChange, DefinitionStatus, DefinitionStore, DefinitionVersion, NewDefinitionVersion, Registered,
+    },
     id::DefinitionVersionId,
 };
 use sqlx::FromRow;
@@ -35,15 +37,14 @@ struct UnknownStatus(String);
 
 impl Row {
     fn version(self) -> Result<DefinitionVersion, StoreError> {
-        if self.status != DefinitionStatus::Active.name() {
-            return Err(StoreError::corrupt(WHAT, UnknownStatus(self.status)));
-        }
+        let status = DefinitionStatus::from_name(&self.status)
+            .ok_or_else(|| StoreError::corrupt(WHAT, UnknownStatus(self.status)))?;
         Ok(DefinitionVersion {
             id: row::parse(WHAT, &self.definition_version_id)?,
             sources: row::document(WHAT, &self.sources)?,
             definition: row::document(WHAT, &self.definition)?,
             catalog: row::document(WHAT, &self.catalog)?,
-            status: DefinitionStatus::Active,
+            status,
             created_at: row::time(WHAT, self.created_at)?,
             created_by: self.created_by,
         })
@@ -123,7 +124,7 @@ async fn insert(
     .bind(row::text(WHAT, &new.sources)?)
     .bind(row::text(WHAT, &new.definition)?)
     .bind(row::text(WHAT, &new.catalog)?)
-    .bind(DefinitionStatus::Active.name())
+    .bind(new.status.name())
     .bind(context.at.as_millisecond())
     .bind(context.actor.to_string())
     .execute(&mut unit.connection)
@@ -136,10 +137,94 @@ async fn insert(
         sources: new.sources.clone(),
         definition: new.definition.clone(),
         catalog: new.catalog.clone(),
-        status: DefinitionStatus::Active,
+        status: new.status,
         created_at: context.at,
         created_by: context.actor.to_string(),
     })
+}
+
+async fn change(
+    unit: &mut Unit,
+    id: DefinitionVersionId,
+    change: &DefinitionChange,
+    context: &Context,
+) -> Result<DefinitionVersion, StoreError> {
+    let found: Option<Row> =
+        sqlx::query_as("SELECT * FROM operation_definition_versions WHERE definition_version_id = $1")
+            .bind(id.to_string())
+            .fetch_optional(&mut unit.connection)
+            .await
+            .map_err(unavailable("change_definition"))?;
+    let known = found.map(Row::version).transpose()?;
+    let known = known.ok_or_else(|| StoreError::not_found(WHAT, id))?;
+    let changed = changed(known.clone(), change)?;
+    if changed == known {
+        return Ok(known);
+    }
+    sqlx::query(
+        "UPDATE operation_definition_versions SET status = $2, sources = $3, definition = $4, catalog = $5
+         WHERE definition_version_id = $1",
+    )
+    .bind(id.to_string())
+    .bind(changed.status.name())
+    .bind(row::text(WHAT, &changed.sources)?)
+    .bind(row::text(WHAT, &changed.definition)?)
+    .bind(row::text(WHAT, &changed.catalog)?)
+    .execute(&mut unit.connection)
+    .await
+    .map_err(unavailable("change_definition"))?;
+    audit::record(unit, context, audit::PLATFORM, change.action(), &format!("operation-definitions/{id}")).await?;
+    Ok(changed)
+}
+
+/// A version after a change, or why it cannot be made.
+fn changed(known: DefinitionVersion, change: &DefinitionChange) -> Result<DefinitionVersion, StoreError> {
+    let name = format!("{}@{}", known.definition.operation_type, known.definition.version);
+    let Some(status) = known.status.after(change) else {
+        let fix = match change {
+            DefinitionChange::Amend(_) => "only a draft can be amended; register a new version",
+            DefinitionChange::Deprecate => "only what is published can be deprecated",
+            DefinitionChange::Retire => "it cannot be retired",
+        };
+        return Err(StoreError::conflict("definition.status", format!("{name} is {}; {fix}", known.status.name())));
+    };
+    match change {
+        DefinitionChange::Deprecate | DefinitionChange::Retire => Ok(DefinitionVersion { status, ..known }),
+        DefinitionChange::Amend(new)
+            if (&new.definition.operation_type, &new.definition.version)
+                == (&known.definition.operation_type, &known.definition.version) =>
+        {
+            let NewDefinitionVersion { sources, definition, catalog, .. } = (**new).clone();
+            Ok(DefinitionVersion { status, sources, definition, catalog, ..known })
+        }
+        DefinitionChange::Amend(new) => Err(StoreError::conflict(
+            "definition.other",
+            format!(
+                "this draft is {name}, and the document says {}@{}; register that as a version of its own",
+                new.definition.operation_type, new.definition.version
+            ),
+        )),
+    }
+}
+
+/// Refuses an operation of a version that was retired, or is a draft, at the moment at which it is created.
+pub(crate) async fn insist_on_usable(unit: &mut Unit, plan: &Plan) -> Result<(), StoreError> {
+    let graph = &plan.graph;
+    let status: Option<String> = sqlx::query_scalar(
+        "SELECT status FROM operation_definition_versions WHERE operation_type = $1 AND version = $2",
+    )
+    .bind(graph.operation_type.as_str())
+    .bind(graph.version.as_str())
+    .fetch_optional(&mut unit.connection)
+    .await
+    .map_err(unavailable("create_operation"))?;
+    match status.as_deref().and_then(DefinitionStatus::from_name).filter(|status| !status.is_usable()) {
+        None => Ok(()),
+        Some(status) => Err(StoreError::conflict(
+            "definition.status",
+            format!("{}@{} is {}; choose another version", graph.operation_type, graph.version, status.name()),
+        )),
+    }
 }
 
 #[async_trait]
@@ -151,6 +236,19 @@ impl DefinitionStore for SqliteStore {
     ) -> Result<Registered, StoreError> {
         self.writer
             .run("register_definition", move |unit| Box::pin(async move { register(unit, &version, &context).await }))
+            .await
+    }
+
+    async fn change_definition(
+        &self,
+        id: DefinitionVersionId,
+        change: DefinitionChange,
+        context: Context,
+    ) -> Result<DefinitionVersion, StoreError> {
+        self.writer
+            .run("change_definition", move |unit| {
+                Box::pin(async move { self::change(unit, id, &change, &context).await })
+            })
             .await
     }
 

@@ -16,7 +16,9 @@ pub mod tokens;
 macro_rules! laws {
     ($open:path) => {
         $crate::laws!(@each $open;
-            definitions: a_version_never_changes, registering_again_is_the_same_version, places_may_move;
+            definitions: a_version_never_changes, registering_again_is_the_same_version, places_may_move,
+                a_draft_is_amended_until_it_is_published, a_draft_stays_the_version_that_it_is,
+                a_version_is_deprecated_then_retired, no_operation_is_made_of_a_retired_version;
             tokens: a_name_is_unique_until_it_is_revoked, a_revoked_or_expired_token_is_not_valid,
                 a_project_keeps_its_organisation;
             nodes: a_join_token_is_used_up, a_lost_answer_does_not_use_a_join_token_up_twice, a_name_is_not_taken_over,

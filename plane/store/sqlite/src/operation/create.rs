@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::{
     audit,
+    definition::insist_on_usable,
     error::unavailable,
     event,
     operation::{read, subject::Subject},
@@ -35,6 +36,7 @@ pub(crate) async fn create(unit: &mut Unit, new: &NewOperation, context: &Contex
     if !insert(unit, new, context).await? {
         return repeated(unit, new).await;
     }
+    insist_on_usable(unit, &new.plan).await?;
     insert_parts(unit, new).await?;
     let subject = Subject::of(new, context);
     event::append(unit, &subject.operation_id, EventKind::Requested, context.at, &subject.payload()).await?;

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State as Extracted, http::StatusCode};
 use fettle_model::{plan::Sources, reference::Reference, violation::Violation};
-use fettle_store::definition::Registered;
+use fettle_store::definition::{DefinitionStatus, Registered};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -24,6 +24,9 @@ pub(crate) struct NewDefinition {
     catalog: String,
     /// The same of the policy bundle.
     policy: String,
+    /// Whether it stays a draft: it can be amended, and no operation can be made of it yet.
+    #[serde(default)]
+    draft: bool,
 }
 
 /// Fetches, verifies, checks and registers a version of an operation definition.
@@ -43,7 +46,9 @@ pub(crate) async fn create(
     Body(body): Body<NewDefinition>,
 ) -> Result<(StatusCode, Json<DefinitionView>), Problem> {
     caller.platform_admin("definition.register", "operation-definitions").await?;
-    let version = registration::prepare(&state, sources(&body)?).await?;
+    let status = if body.draft { DefinitionStatus::Draft } else { DefinitionStatus::Published };
+    let sources = sources([&body.definition, &body.catalog, &body.policy])?;
+    let version = registration::prepare(&state, sources, status).await?;
     let (status, version) = match registration::register(&state, version, caller.context()).await? {
         Registered::New(version) => (StatusCode::CREATED, version),
         Registered::Same(version) => (StatusCode::OK, version),
@@ -51,14 +56,15 @@ pub(crate) async fn create(
     Ok((status, Json(DefinitionView::whole(&version))))
 }
 
-fn sources(body: &NewDefinition) -> Result<Sources, Problem> {
+/// The three references: definition, catalog, policy bundle.
+pub(super) fn sources([definition, catalog, policy]: [&str; 3]) -> Result<Sources, Problem> {
     let mut found = Vec::new();
     let mut read = |pointer: &str, text: &str| {
         text.parse::<Reference>().map_err(|error| found.push(Violation::new(pointer, error.to_string())))
     };
-    let definition = read("/definition", &body.definition);
-    let catalog = read("/catalog", &body.catalog);
-    let policy = read("/policy", &body.policy);
+    let definition = read("/definition", definition);
+    let catalog = read("/catalog", catalog);
+    let policy = read("/policy", policy);
     match (definition, catalog, policy) {
         (Ok(definition), Ok(catalog), Ok(policy)) => Ok(Sources { definition, catalog, policy }),
         _ => Err(Problem::invalid(found)),

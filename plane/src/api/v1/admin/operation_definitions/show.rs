@@ -4,10 +4,8 @@ use axum::{
     Json,
     extract::{Path, State as Extracted},
 };
-use fettle_model::name::{OperationType, Version};
-use fettle_store::{StoreError, definition::DefinitionVersion, id::DefinitionVersionId};
 
-use super::view::DefinitionView;
+use super::{find::find, view::DefinitionView};
 use crate::{
     api::{Problem, problem::ProblemDocument},
     identity::Caller,
@@ -26,20 +24,5 @@ pub(crate) async fn show(
     _caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<DefinitionView>, Problem> {
-    let found = find(&state, &name).await?;
-    let version = found.ok_or_else(|| {
-        Problem::not_found("definition.unknown", format!("there is no operation definition `{name}`"))
-    })?;
-    Ok(Json(DefinitionView::whole(&version)))
-}
-
-async fn find(state: &State, name: &str) -> Result<Option<DefinitionVersion>, StoreError> {
-    if let Ok(id) = name.parse::<DefinitionVersionId>() {
-        return state.store.definition(id).await;
-    }
-    let parts = name.split_once('@').map(|(kind, version)| (kind.parse::<OperationType>(), version.parse::<Version>()));
-    match parts {
-        Some((Ok(operation_type), Ok(version))) => state.store.definition_version(&operation_type, &version).await,
-        _ => Ok(None),
-    }
+    Ok(Json(DefinitionView::whole(&find(&state, &name).await?)))
 }

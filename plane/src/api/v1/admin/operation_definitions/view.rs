@@ -16,7 +16,7 @@ pub(crate) struct DefinitionView {
     version: String,
     /// One sentence.
     summary: String,
-    /// Whether it can be used.
+    /// `draft`, `published`, `deprecated` or `retired`.
     status: String,
     /// The signed documents.
     sources: SourcesView,
