@@ -69,13 +69,18 @@ pub struct Administration {
 }
 
 impl Administration {
+    /// Makes the data directory when it is not there.
+    pub(crate) fn make_directory(path: &Path) -> Result<(), AdministrationError> {
+        make_directory(path)
+            .map_err(|source| AdministrationError::Directory { path: path.display().to_string(), source })
+    }
+
     /// Opens the data directory, and makes it when it is not there.
     ///
     /// # Errors
     /// When the directory or its database cannot be used.
     pub async fn open(data_directory: &Path) -> Result<Self, AdministrationError> {
-        make_directory(data_directory)
-            .map_err(|source| AdministrationError::Directory { path: data_directory.display().to_string(), source })?;
+        Self::make_directory(data_directory)?;
         let store = SqliteStore::open(&data_directory.join(DATABASE), Arc::new(())).await?;
         Ok(Self { store, clock: SystemClock })
     }

@@ -1,6 +1,7 @@
 //! The program `fettle-plane`.
 
 mod audit;
+mod copy;
 mod join_token;
 mod project;
 mod serve;
@@ -40,6 +41,12 @@ enum Command {
     Project(project::ProjectCommand),
     /// Who did what.
     Audit(audit::Audit),
+    /// Writes all that the plane knows to a file.
+    Backup(copy::Backup),
+    /// Puts a backup in the place of the database.
+    Restore(copy::Restore),
+    /// Brings the tables up to date.
+    Migrate(copy::Migrate),
 }
 
 /// Runs the program with the arguments of the process. Exit code 0: done; 1: it failed; 2: wrong usage.
@@ -57,6 +64,9 @@ pub fn run() -> ExitCode {
             Command::JoinToken(command) => command.run(&arguments.data).await,
             Command::Project(command) => command.run(&arguments.data).await,
             Command::Audit(audit) => audit.run(&arguments.data).await,
+            Command::Backup(backup) => backup.run(&arguments.data).await,
+            Command::Restore(restore) => restore.run(&arguments.data).await,
+            Command::Migrate(migrate) => migrate.run(&arguments.data).await,
         }
     });
     match done {

@@ -56,6 +56,24 @@ fn audit_is_verified(data: &std::path::Path) {
 }
 
 #[test]
+fn a_plane_is_carried_away_in_one_file_and_back() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("carried.db");
+    let file = file.to_str().unwrap();
+    let created = program(from.path(), &["token", "create", "--name", "ci", "--role", "platform_admin"]);
+    assert!(created.status.success());
+    let tokens = |data| text(&program(data, &["token", "list", "--json"]).stdout).to_owned();
+    assert!(program(from.path(), &["backup", file]).status.success());
+    assert!(program(to.path(), &["restore", file]).status.success());
+    assert_eq!(tokens(to.path()), tokens(from.path()));
+    let again = program(to.path(), &["restore", file]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again.stderr).contains("pass `--replace`"), "{}", text(&again.stderr));
+    assert!(program(to.path(), &["restore", file, "--replace"]).status.success());
+    assert!(program(to.path(), &["migrate"]).status.success());
+}
+
+#[test]
 fn wrong_combinations_are_refused_with_the_fix() {
     let directory = tempfile::tempdir().unwrap();
     for (arguments, expected) in [

@@ -4,6 +4,7 @@
 //! writes that arrive while one commit is synced to disk make up the next one.
 
 mod audit;
+pub mod copy;
 mod definition;
 mod error;
 mod event;
@@ -22,10 +23,14 @@ use async_trait::async_trait;
 use fettle_store::{Health, StoreError, change::Listener};
 use sqlx::{
     ConnectOptions as _, SqlitePool,
+    migrate::Migrator,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
 use crate::{error::unavailable, writer::Writer};
+
+/// From the first version of the tables to this one.
+static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
 /// Connections that read at the same time.
 const READERS: u32 = 4;
@@ -55,7 +60,7 @@ impl SqliteStore {
             .busy_timeout(BUSY_TIMEOUT)
             .disable_statement_logging();
         let mut connection = options.connect().await.map_err(unavailable("open"))?;
-        sqlx::migrate!("./migrations").run(&mut connection).await.map_err(unavailable("migrate"))?;
+        MIGRATIONS.run(&mut connection).await.map_err(unavailable("migrate"))?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
             // There is no network between: a ping would double the cost of a small read.
