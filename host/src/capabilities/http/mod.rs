@@ -199,3 +199,29 @@ const fn verb(method: web::Method) -> fettle_egress::http::Method {
         web::Method::Delete => Verb::DELETE,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_over_the_limit_is_refused_before_anybody_is_asked() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1/x", listener.local_addr().unwrap());
+        // Nobody listens there any more: whatever is sent cannot arrive.
+        drop(listener);
+        let grant = format!("requests: [{{ url: '{}', methods: [POST] }}]", url.trim_end_matches('x'));
+        let client = Client::new(Guard::of_configuration(), &ClientOptions::default()).unwrap();
+        let granted = Granted { grant: fettle_model::document::read(&grant).unwrap(), client };
+        let mut http = Http { granted: Some(Arc::new(granted)), ..Http::default() };
+        let mut send = async |bytes: usize| {
+            let body = vec![b'x'; bytes];
+            let request = Request { method: Method::Post, url: url.clone(), headers: Vec::new(), body, timeout_ms: 0 };
+            http.send(request).await.unwrap_err()
+        };
+        let over = send(BODY_LIMIT + 1).await;
+        assert!(matches!(&over, Error::InvalidRequest(rule) if rule.contains("at most 1048576")), "{over:?}");
+        let whole = send(BODY_LIMIT).await;
+        assert!(matches!(whole, Error::Unreachable(_)), "{whole:?}");
+    }
+}
