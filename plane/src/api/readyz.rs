@@ -5,7 +5,7 @@ use axum::extract::State as Extracted;
 use super::Problem;
 use crate::state::State;
 
-/// Answers when requests can be served: the database does.
+/// Answers when requests can be served: the database reads and writes.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
     (status = 200, description = "requests can be served"),
     (status = 503, description = "the database does not answer", body = super::problem::ProblemDocument),

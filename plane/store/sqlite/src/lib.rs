@@ -76,7 +76,8 @@ impl SqliteStore {
 impl Health for SqliteStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         sqlx::query("SELECT 1").execute(&self.readers).await.map_err(unavailable("check_health"))?;
-        Ok(())
+        // Readers may answer long after nothing can be written any more.
+        self.writer.run("check_health", |_| Box::pin(async { Ok(()) })).await
     }
 
     async fn close(&self) {

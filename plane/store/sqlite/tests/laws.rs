@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use fettle_store::Store;
+use fettle_store::{Health as _, Store, StoreError};
 use fettle_store_sqlite::SqliteStore;
+use sqlx::Connection as _;
 
 async fn open() -> (tempfile::TempDir, Arc<dyn Store>) {
     let directory = tempfile::tempdir().unwrap();
@@ -13,6 +14,21 @@ async fn open() -> (tempfile::TempDir, Arc<dyn Store>) {
 }
 
 fettle_store::laws!(open);
+
+#[tokio::test]
+async fn a_store_that_cannot_write_is_not_healthy() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("plane.db");
+    let store = SqliteStore::open(&file, Arc::new(())).await.unwrap();
+    store.check_health().await.unwrap();
+    // Somebody else writes and does not end: as long as that lasts, nothing can be written here.
+    let mut other = sqlx::SqliteConnection::connect(file.to_str().unwrap()).await.unwrap();
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    let error = store.check_health().await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { verb: "check_health", .. }), "{error}");
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    store.check_health().await.unwrap();
+}
 
 #[test]
 fn every_law_is_run() {
