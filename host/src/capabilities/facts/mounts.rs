@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::{FutureExt as _, future::FusedFuture as _};
 use procfs::{FromRead as _, process::MountInfos};
 use tokio::sync::mpsc;
 
@@ -127,7 +128,7 @@ pub(super) async fn ask(blocking: &Blocking, silent: &Silent, mounts: Vec<Mount>
                 }
             }
         });
-        let mut work = std::pin::pin!(work);
+        let mut work = std::pin::pin!(work.fuse());
         loop {
             let next = async {
                 tokio::select! {
@@ -144,15 +145,19 @@ pub(super) async fn ask(blocking: &Blocking, silent: &Silent, mounts: Vec<Mount>
                         Answer::Silent(at) => stuck.push(at),
                         Answer::Nothing => {}
                     }
+                    if left.is_empty() {
+                        // It has answered for all of them and is about to end: nobody leaves it behind.
+                        if !work.is_terminated() {
+                            let _ = (&mut work).await;
+                        }
+                        break;
+                    }
                 }
                 Ok(None) => return Err("asking the mounted file systems was abandoned".to_owned()),
                 Err(_) => {
                     stuck.push(left.remove(0).at);
                     break;
                 }
-            }
-            if left.is_empty() {
-                break;
             }
         }
     }
