@@ -65,12 +65,12 @@ impl Audit {
         if self.json {
             return super::print(&json!({ "linked": linked, "unlinked": unlinked, "head": head }).to_string());
         }
-        super::print(&format!("{linked} rows, each linked with the one before it"))?;
+        super::print(&format!("linked rows {linked}, each follows the one before it"))?;
         if unlinked > 0 {
-            super::print(&format!("{unlinked} older rows have no link: a version without links has written them"))?;
+            super::print(&format!("older rows  {unlinked}, written by a version without links"))?;
         }
         let Some(head) = head else { return Ok(()) };
-        super::print(&format!("head {head}"))?;
+        super::print(&format!("head        {head}"))?;
         super::print("Note the head elsewhere, and pass it with --head next time.")
     }
 }

@@ -39,13 +39,9 @@ enum Command {
     /// Projects.
     #[command(subcommand)]
     Project(project::ProjectCommand),
-    /// Who did what.
     Audit(audit::Audit),
-    /// Writes all that the plane knows to a file.
     Backup(copy::Backup),
-    /// Puts a backup in the place of the database.
     Restore(copy::Restore),
-    /// Brings the tables up to date.
     Migrate(copy::Migrate),
 }
 
