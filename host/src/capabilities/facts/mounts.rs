@@ -57,6 +57,8 @@ pub struct Silent(Arc<Mutex<BTreeMap<PathBuf, Asked>>>);
 struct Asked {
     since: Instant,
     threads: usize,
+    /// Somebody has waited for it in vain.
+    given_up: bool,
 }
 
 impl Silent {
@@ -67,10 +69,19 @@ impl Silent {
     /// Whether a mount may be asked: not while one who asked before has waited in vain.
     fn begin(&self, at: &Path) -> bool {
         let mut asked = self.lock();
-        let entry = asked.entry(at.to_owned()).or_insert_with(|| Asked { since: Instant::now(), threads: 0 });
-        let answers = entry.since.elapsed() < DEADLINE;
+        let entry =
+            asked.entry(at.to_owned()).or_insert_with(|| Asked { since: Instant::now(), threads: 0, given_up: false });
+        let answers = !entry.given_up && entry.since.elapsed() < DEADLINE;
         entry.threads += usize::from(answers);
         answers
+    }
+
+    /// Somebody stops waiting for a mount. From now on it is not asked, however late the thread began that
+    /// asks it.
+    fn give_up(&self, at: &Path) {
+        if let Some(entry) = self.lock().get_mut(at) {
+            entry.given_up = true;
+        }
     }
 
     fn end(&self, at: &Path) {
@@ -155,7 +166,9 @@ pub(super) async fn ask(blocking: &Blocking, silent: &Silent, mounts: Vec<Mount>
                 }
                 Ok(None) => return Err("asking the mounted file systems was abandoned".to_owned()),
                 Err(_) => {
-                    stuck.push(left.remove(0).at);
+                    let mount = left.remove(0);
+                    silent.give_up(&mount.at);
+                    stuck.push(mount.at);
                     break;
                 }
             }
