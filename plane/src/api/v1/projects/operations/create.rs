@@ -26,7 +26,7 @@ use crate::{
         (status = 201, description = "accepted", body = OperationView),
         (status = 200, description = "accepted before with the same key", body = OperationView),
         (status = 404, description = "no such project, or not for the caller", body = ProblemDocument),
-        (status = 409, description = "the key was used for another request", body = ProblemDocument),
+        (status = 409, description = "the key was used for another request, or the version was retired just now", body = ProblemDocument),
         (status = 422, description = "everything that is wrong with the request", body = ProblemDocument),
     ))]
 pub(crate) async fn create(
