@@ -74,7 +74,7 @@ fn only_stores_and_the_hosts_journal_depend_on_sqlx() {
     holds(
         "only the store crates and the host's journal know a database",
         fix,
-        &others(&["sqlx"], &["fettle-store-sqlite", "fettle-host"]),
+        &others(&["sqlx"], &["fettle-store-rows", "fettle-store-sqlite", "fettle-host"]),
     );
     let elsewhere: Vec<String> = product(&["host/src"])
         .iter()
@@ -154,7 +154,8 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("fettle-supply", &["fettle-egress", "fettle-model", "fettle-mutation"]),
         ("fettle-step", &[]),
         ("fettle-store", &["fettle-model"]),
-        ("fettle-store-sqlite", &["fettle-model", "fettle-store", "fettle-crash"]),
+        ("fettle-store-rows", &["fettle-model", "fettle-store"]),
+        ("fettle-store-sqlite", &["fettle-model", "fettle-store", "fettle-store-rows", "fettle-crash"]),
         (
             "fettle-host",
             &["fettle-egress", "fettle-model", "fettle-mutation", "fettle-wire", "fettle-supply", "fettle-crash"],

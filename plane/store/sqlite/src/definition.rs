@@ -3,81 +3,35 @@
 use async_trait::async_trait;
 use fettle_model::{
     name::{OperationType, Version},
-    plan::{Plan, Sources},
+    plan::Plan,
 };
 use fettle_store::{
     StoreError,
     context::Context,
-    definition::{
-        DefinitionChange, DefinitionStatus, DefinitionStore, DefinitionVersion, NewDefinitionVersion, Registered,
-    },
+    definition::{DefinitionChange, DefinitionStore, DefinitionVersion, NewDefinitionVersion, Registered},
     id::DefinitionVersionId,
 };
-use sqlx::FromRow;
+use fettle_store_rows::definition::{
+    DefinitionRow, WHAT, changed, check_usable, content, exists, registered, version_number,
+};
 
 use crate::{SqliteStore, audit, error::unavailable, row, writer::Unit};
 
-const WHAT: &str = "operation definition";
-
-#[derive(FromRow)]
-struct Row {
-    definition_version_id: String,
-    sources: String,
-    definition: String,
-    catalog: String,
-    status: String,
-    created_at: i64,
-    created_by: String,
-}
-
-/// A status that this version does not know.
-#[derive(Debug, thiserror::Error)]
-#[error("status `{0}` is unknown")]
-struct UnknownStatus(String);
-
-impl Row {
-    fn version(self) -> Result<DefinitionVersion, StoreError> {
-        let status = DefinitionStatus::from_name(&self.status)
-            .ok_or_else(|| StoreError::corrupt(WHAT, UnknownStatus(self.status)))?;
-        Ok(DefinitionVersion {
-            id: row::parse(WHAT, &self.definition_version_id)?,
-            sources: row::document(WHAT, &self.sources)?,
-            definition: row::document(WHAT, &self.definition)?,
-            catalog: row::document(WHAT, &self.catalog)?,
-            status,
-            created_at: row::time(WHAT, self.created_at)?,
-            created_by: self.created_by,
-        })
-    }
-}
-
-/// What a version is, wherever it is fetched from.
-fn content(sources: &Sources) -> [fettle_model::digest::Digest; 3] {
-    [sources.definition.digest, sources.catalog.digest, sources.policy.digest]
-}
-
 async fn register(unit: &mut Unit, new: &NewDefinitionVersion, context: &Context) -> Result<Registered, StoreError> {
     let (operation_type, version) = (&new.definition.operation_type, &new.definition.version);
-    let found: Option<Row> =
+    let found: Option<DefinitionRow> =
         sqlx::query_as("SELECT * FROM operation_definition_versions WHERE operation_type = $1 AND version = $2")
             .bind(operation_type.as_str())
             .bind(version.as_str())
             .fetch_optional(&mut unit.connection)
             .await
             .map_err(unavailable("register_definition"))?;
-    match found.map(Row::version).transpose()? {
+    match found.map(DefinitionRow::version).transpose()? {
         None => insert(unit, new, context).await.map(Registered::New),
         Some(known) if content(&known.sources) == content(&new.sources) => {
             move_sources(unit, known, new).await.map(Registered::Same)
         }
-        Some(known) => Err(StoreError::conflict(
-            "definition.exists",
-            format!(
-                "{operation_type}@{version} is registered with definition {}, catalog {} and policy {}, and a version \
-                 never changes; write a new version",
-                known.sources.definition.digest, known.sources.catalog.digest, known.sources.policy.digest
-            ),
-        )),
+        Some(known) => Err(exists(&known)),
     }
 }
 
@@ -120,7 +74,7 @@ async fn insert(
     .bind(new.id.to_string())
     .bind(operation_type.as_str())
     .bind(version.as_str())
-    .bind(version.as_str().trim_start_matches('v').parse::<i64>().unwrap_or(0))
+    .bind(version_number(version))
     .bind(row::text(WHAT, &new.sources)?)
     .bind(row::text(WHAT, &new.definition)?)
     .bind(row::text(WHAT, &new.catalog)?)
@@ -132,15 +86,7 @@ async fn insert(
     .map_err(unavailable("register_definition"))?;
     let name = format!("operation-definitions/{}", new.id);
     audit::record(unit, context, audit::PLATFORM, "definition.register", &name).await?;
-    Ok(DefinitionVersion {
-        id: new.id,
-        sources: new.sources.clone(),
-        definition: new.definition.clone(),
-        catalog: new.catalog.clone(),
-        status: new.status,
-        created_at: context.at,
-        created_by: context.actor.to_string(),
-    })
+    Ok(registered(new, context))
 }
 
 async fn change(
@@ -149,13 +95,13 @@ async fn change(
     change: &DefinitionChange,
     context: &Context,
 ) -> Result<DefinitionVersion, StoreError> {
-    let found: Option<Row> =
+    let found: Option<DefinitionRow> =
         sqlx::query_as("SELECT * FROM operation_definition_versions WHERE definition_version_id = $1")
             .bind(id.to_string())
             .fetch_optional(&mut unit.connection)
             .await
             .map_err(unavailable("change_definition"))?;
-    let known = found.map(Row::version).transpose()?;
+    let known = found.map(DefinitionRow::version).transpose()?;
     let known = known.ok_or_else(|| StoreError::not_found(WHAT, id))?;
     let changed = changed(known.clone(), change)?;
     if changed == known {
@@ -177,36 +123,6 @@ async fn change(
     Ok(changed)
 }
 
-/// A version after a change, or why it cannot be made.
-fn changed(known: DefinitionVersion, change: &DefinitionChange) -> Result<DefinitionVersion, StoreError> {
-    let name = format!("{}@{}", known.definition.operation_type, known.definition.version);
-    let Some(status) = known.status.after(change) else {
-        let fix = match change {
-            DefinitionChange::Amend(_) => "only a draft can be amended; register a new version",
-            DefinitionChange::Deprecate => "only what is published can be deprecated",
-            DefinitionChange::Retire => "it cannot be retired",
-        };
-        return Err(StoreError::conflict("definition.status", format!("{name} is {}; {fix}", known.status.name())));
-    };
-    match change {
-        DefinitionChange::Deprecate | DefinitionChange::Retire => Ok(DefinitionVersion { status, ..known }),
-        DefinitionChange::Amend(new)
-            if (&new.definition.operation_type, &new.definition.version)
-                == (&known.definition.operation_type, &known.definition.version) =>
-        {
-            let NewDefinitionVersion { sources, definition, catalog, .. } = (**new).clone();
-            Ok(DefinitionVersion { status, sources, definition, catalog, ..known })
-        }
-        DefinitionChange::Amend(new) => Err(StoreError::conflict(
-            "definition.other",
-            format!(
-                "this draft is {name}, and the document says {}@{}; register that as a version of its own",
-                new.definition.operation_type, new.definition.version
-            ),
-        )),
-    }
-}
-
 /// Refuses an operation of a version that was retired, or is a draft, at the moment at which it is created.
 pub(crate) async fn insist_on_usable(unit: &mut Unit, plan: &Plan) -> Result<(), StoreError> {
     let graph = &plan.graph;
@@ -218,13 +134,7 @@ pub(crate) async fn insist_on_usable(unit: &mut Unit, plan: &Plan) -> Result<(),
     .fetch_optional(&mut unit.connection)
     .await
     .map_err(unavailable("create_operation"))?;
-    match status.as_deref().and_then(DefinitionStatus::from_name).filter(|status| !status.is_usable()) {
-        None => Ok(()),
-        Some(status) => Err(StoreError::conflict(
-            "definition.status",
-            format!("{}@{} is {}; choose another version", graph.operation_type, graph.version, status.name()),
-        )),
-    }
+    check_usable(plan, status.as_deref())
 }
 
 #[async_trait]
@@ -253,13 +163,13 @@ impl DefinitionStore for SqliteStore {
     }
 
     async fn definition(&self, id: DefinitionVersionId) -> Result<Option<DefinitionVersion>, StoreError> {
-        let found: Option<Row> =
+        let found: Option<DefinitionRow> =
             sqlx::query_as("SELECT * FROM operation_definition_versions WHERE definition_version_id = $1")
                 .bind(id.to_string())
                 .fetch_optional(&self.readers)
                 .await
                 .map_err(unavailable("definition"))?;
-        found.map(Row::version).transpose()
+        found.map(DefinitionRow::version).transpose()
     }
 
     async fn definition_version(
@@ -267,22 +177,22 @@ impl DefinitionStore for SqliteStore {
         operation_type: &OperationType,
         version: &Version,
     ) -> Result<Option<DefinitionVersion>, StoreError> {
-        let found: Option<Row> =
+        let found: Option<DefinitionRow> =
             sqlx::query_as("SELECT * FROM operation_definition_versions WHERE operation_type = $1 AND version = $2")
                 .bind(operation_type.as_str())
                 .bind(version.as_str())
                 .fetch_optional(&self.readers)
                 .await
                 .map_err(unavailable("definition_version"))?;
-        found.map(Row::version).transpose()
+        found.map(DefinitionRow::version).transpose()
     }
 
     async fn definitions(&self) -> Result<Vec<DefinitionVersion>, StoreError> {
-        let rows: Vec<Row> =
+        let rows: Vec<DefinitionRow> =
             sqlx::query_as("SELECT * FROM operation_definition_versions ORDER BY operation_type, version_number")
                 .fetch_all(&self.readers)
                 .await
                 .map_err(unavailable("definitions"))?;
-        rows.into_iter().map(Row::version).collect()
+        rows.into_iter().map(DefinitionRow::version).collect()
     }
 }

@@ -7,9 +7,9 @@ use fettle_store::{
     id::OperationId,
     page::Page,
 };
+use fettle_store_rows::event::EventRow;
 use jiff::Timestamp;
 use serde_json::Value;
-use sqlx::FromRow;
 
 use crate::{SqliteStore, error::unavailable, row, writer::Unit};
 
@@ -34,37 +34,10 @@ pub(crate) async fn append(
     Ok(())
 }
 
-#[derive(FromRow)]
-struct Row {
-    sequence: i64,
-    operation_id: String,
-    kind: String,
-    at: i64,
-    payload: String,
-}
-
-/// A kind that this version does not know.
-#[derive(Debug, thiserror::Error)]
-#[error("event kind `{0}` is unknown")]
-struct UnknownKind(String);
-
-impl Row {
-    fn event(self) -> Result<Event, StoreError> {
-        let kind = EventKind::ALL.into_iter().find(|kind| kind.name() == self.kind);
-        Ok(Event {
-            sequence: self.sequence,
-            kind: kind.ok_or_else(|| StoreError::corrupt(WHAT, UnknownKind(self.kind.clone())))?,
-            operation_id: row::parse(WHAT, &self.operation_id)?,
-            at: row::time(WHAT, self.at)?,
-            payload: row::document(WHAT, &self.payload)?,
-        })
-    }
-}
-
 #[async_trait]
 impl EventStore for SqliteStore {
     async fn events(&self, operation: OperationId, page: Page<i64>) -> Result<Vec<Event>, StoreError> {
-        let rows: Vec<Row> = sqlx::query_as(
+        let rows: Vec<EventRow> = sqlx::query_as(
             "SELECT * FROM outbox_events WHERE operation_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3",
         )
         .bind(operation.to_string())
@@ -73,6 +46,6 @@ impl EventStore for SqliteStore {
         .fetch_all(&self.readers)
         .await
         .map_err(unavailable("events"))?;
-        rows.into_iter().map(Row::event).collect()
+        rows.into_iter().map(EventRow::event).collect()
     }
 }

@@ -12,7 +12,6 @@ mod log;
 mod node;
 mod operation;
 mod project;
-mod row;
 mod task;
 mod token;
 mod writer;
@@ -21,6 +20,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fettle_store::{Health, StoreError, change::Listener};
+use fettle_store_rows::row;
 use sqlx::{
     ConnectOptions as _, SqlitePool,
     migrate::Migrator,

@@ -1,58 +1,19 @@
 //! Log lines of steps.
 
 use async_trait::async_trait;
-use fettle_model::{
-    name::StepId,
-    task::{LogLevel, LogLine},
-};
+use fettle_model::{name::StepId, task::LogLine};
 use fettle_store::{
     StoreError,
     id::OperationId,
     log::{LogRecord, LogStore},
     page::Page,
 };
-use serde::{Deserialize, Serialize};
-use sqlx::FromRow;
+pub(crate) use fettle_store_rows::log::prefix;
+use fettle_store_rows::log::{LogRow, kept};
 
 use crate::{SqliteStore, error::unavailable, row, writer::Unit};
 
 const WHAT: &str = "log line";
-
-/// Lines kept of one step. More are counted as dropped, in one last line.
-const LINES_PER_STEP: i64 = 100_000;
-
-/// Characters kept of one line.
-const LINE_LENGTH: usize = 8_192;
-
-#[derive(FromRow)]
-struct Row {
-    sequence: i64,
-    step_id: String,
-    attempt: i64,
-    at: i64,
-    level: String,
-    text: String,
-}
-
-impl Row {
-    fn record(self) -> Result<LogRecord, StoreError> {
-        let level: LogLevel = row::document(WHAT, &format!("\"{}\"", self.level))?;
-        Ok(LogRecord {
-            sequence: self.sequence,
-            step_id: row::parse(WHAT, &self.step_id)?,
-            attempt: row::number(WHAT, self.attempt)?,
-            line: LogLine { at: self.at, level, text: self.text },
-        })
-    }
-}
-
-/// The line as it is kept.
-#[derive(Serialize, Deserialize)]
-struct Kept<'a> {
-    at: i64,
-    level: LogLevel,
-    text: &'a str,
-}
 
 /// Appends lines of a step that has `stored` already; answers how many were kept.
 pub(crate) async fn append(
@@ -63,15 +24,9 @@ pub(crate) async fn append(
     stored: i64,
     lines: &[LogLine],
 ) -> Result<i64, StoreError> {
-    let room = usize::try_from(LINES_PER_STEP.saturating_sub(stored)).unwrap_or(0);
-    if room == 0 {
+    let kept = kept(stored, lines);
+    if kept.is_empty() {
         return Ok(0);
-    }
-    let mut kept: Vec<Kept<'_>> = lines.iter().take(room).map(shorten).collect();
-    if lines.len() >= room
-        && let Some(last) = kept.last_mut()
-    {
-        last.text = "the log of this step is full; further lines are dropped";
     }
     sqlx::query(
         "INSERT INTO operation_logs (operation_id, step_id, attempt, at, level, text)
@@ -87,15 +42,6 @@ pub(crate) async fn append(
     Ok(i64::try_from(kept.len()).unwrap_or(i64::MAX))
 }
 
-fn shorten(line: &LogLine) -> Kept<'_> {
-    Kept { at: line.at, level: line.level, text: prefix(&line.text) }
-}
-
-/// The start of a text that is too long.
-pub(crate) fn prefix(text: &str) -> &str {
-    text.char_indices().nth(LINE_LENGTH).map_or(text, |(end, _)| text.get(..end).unwrap_or(text))
-}
-
 #[async_trait]
 impl LogStore for SqliteStore {
     async fn logs(
@@ -104,7 +50,7 @@ impl LogStore for SqliteStore {
         step: Option<&StepId>,
         page: Page<i64>,
     ) -> Result<Vec<LogRecord>, StoreError> {
-        let rows: Vec<Row> = sqlx::query_as(
+        let rows: Vec<LogRow> = sqlx::query_as(
             "SELECT sequence, step_id, attempt, at, level, text FROM operation_logs
              WHERE operation_id = $1 AND sequence > $2 AND ($3 IS NULL OR step_id = $3)
              ORDER BY sequence LIMIT $4",
@@ -116,6 +62,6 @@ impl LogStore for SqliteStore {
         .fetch_all(&self.readers)
         .await
         .map_err(unavailable("logs"))?;
-        rows.into_iter().map(Row::record).collect()
+        rows.into_iter().map(LogRow::record).collect()
     }
 }

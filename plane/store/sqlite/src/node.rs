@@ -8,25 +8,9 @@ use fettle_store::{
     node::{NewNode, Node, NodeFacts, NodeStore},
     secret::SecretHash,
 };
-use sqlx::FromRow;
+use fettle_store_rows::node::{Joining, NodeRow, WHAT, name_taken, used_up};
 
 use crate::{SqliteStore, audit, error::unavailable, row, writer::Unit};
-
-const WHAT: &str = "node";
-
-#[derive(FromRow)]
-struct Row {
-    node_id: String,
-    name: String,
-    org_id: Option<String>,
-    project_id: Option<String>,
-    host_version: String,
-    capabilities: String,
-    slots: i64,
-    registered_at: i64,
-    last_heartbeat_at: Option<i64>,
-    running_tasks: i64,
-}
 
 macro_rules! columns {
     ($rest:literal) => {
@@ -39,32 +23,6 @@ macro_rules! columns {
             $rest
         )
     };
-}
-
-impl Row {
-    fn node(self) -> Result<Node, StoreError> {
-        Ok(Node {
-            id: row::parse(WHAT, &self.node_id)?,
-            owner: row::project(WHAT, self.org_id.as_deref(), self.project_id.as_deref())?,
-            facts: NodeFacts {
-                name: self.name,
-                host_version: self.host_version,
-                capabilities: row::document(WHAT, &self.capabilities)?,
-                slots: row::number(WHAT, self.slots)?,
-            },
-            registered_at: row::time(WHAT, self.registered_at)?,
-            last_heartbeat_at: row::optional_time(WHAT, self.last_heartbeat_at)?,
-            running_tasks: row::number(WHAT, self.running_tasks)?,
-        })
-    }
-}
-
-#[derive(FromRow)]
-struct Joining {
-    join_token_id: String,
-    uses_left: i64,
-    org_id: Option<String>,
-    project_id: Option<String>,
 }
 
 /// The node of this name, when this very token joined it and nothing was heard of it since.
@@ -90,7 +48,6 @@ async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Contex
     .fetch_optional(&mut unit.connection)
     .await
     .map_err(unavailable("join_node"))?;
-    let used_up = || StoreError::not_found("join token", "(secret)");
     let token = token.ok_or_else(used_up)?;
     let id = match unheard(unit, &new.facts.name, &token.join_token_id).await? {
         Some(id) => {
@@ -141,13 +98,6 @@ async fn insert(unit: &mut Unit, new: &NewNode, token: &Joining, context: &Conte
     Ok(())
 }
 
-fn name_taken(name: &str) -> StoreError {
-    StoreError::conflict(
-        "node.name_taken",
-        format!("a node `{name}` exists already; start this host with its stored identity, or choose another name"),
-    )
-}
-
 async fn update(unit: &mut Unit, id: NodeId, facts: &NodeFacts) -> Result<(), StoreError> {
     let updated = sqlx::query(
         "UPDATE nodes SET name = $2, host_version = $3, capabilities = $4, slots = $5 WHERE node_id = $1
@@ -169,7 +119,7 @@ async fn update(unit: &mut Unit, id: NodeId, facts: &NodeFacts) -> Result<(), St
 }
 
 async fn read(unit: &mut Unit, id: NodeId) -> Result<Node, StoreError> {
-    let found: Option<Row> = sqlx::query_as(columns!("WHERE node_id = $1"))
+    let found: Option<NodeRow> = sqlx::query_as(columns!("WHERE node_id = $1"))
         .bind(id.to_string())
         .fetch_optional(&mut unit.connection)
         .await
@@ -216,21 +166,21 @@ impl NodeStore for SqliteStore {
     }
 
     async fn node(&self, id: NodeId) -> Result<Option<Node>, StoreError> {
-        let found: Option<Row> = sqlx::query_as(columns!("WHERE node_id = $1"))
+        let found: Option<NodeRow> = sqlx::query_as(columns!("WHERE node_id = $1"))
             .bind(id.to_string())
             .fetch_optional(&self.readers)
             .await
             .map_err(unavailable("node"))?;
-        found.map(Row::node).transpose()
+        found.map(NodeRow::node).transpose()
     }
 
     async fn node_by_name(&self, name: &str) -> Result<Option<Node>, StoreError> {
-        let found: Option<Row> = sqlx::query_as(columns!("WHERE name = $1"))
+        let found: Option<NodeRow> = sqlx::query_as(columns!("WHERE name = $1"))
             .bind(name)
             .fetch_optional(&self.readers)
             .await
             .map_err(unavailable("node_by_name"))?;
-        found.map(Row::node).transpose()
+        found.map(NodeRow::node).transpose()
     }
 
     async fn node_by_secret(&self, hash: SecretHash) -> Result<Option<NodeId>, StoreError> {
@@ -243,8 +193,8 @@ impl NodeStore for SqliteStore {
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
-        let rows: Vec<Row> =
+        let rows: Vec<NodeRow> =
             sqlx::query_as(columns!("ORDER BY name")).fetch_all(&self.readers).await.map_err(unavailable("nodes"))?;
-        rows.into_iter().map(Row::node).collect()
+        rows.into_iter().map(NodeRow::node).collect()
     }
 }

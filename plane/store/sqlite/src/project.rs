@@ -7,6 +7,7 @@ use fettle_store::{
     context::Context,
     project::{Project, ProjectStore},
 };
+use fettle_store_rows::project::other_organisation;
 
 use crate::{SqliteStore, audit, error::unavailable, row, writer::Unit};
 
@@ -19,13 +20,7 @@ pub(crate) async fn ensure(unit: &mut Unit, project: &Project, context: &Context
         .map_err(unavailable("ensure_project"))?;
     match found {
         Some((owner,)) if owner == project.org_id.as_str() => Ok(()),
-        Some((owner,)) => Err(StoreError::conflict(
-            "project.other_organisation",
-            format!(
-                "project `{}` belongs to organisation `{owner}`, not `{}`; name the right one",
-                project.project_id, project.org_id
-            ),
-        )),
+        Some((owner,)) => Err(other_organisation(project, &owner)),
         None => {
             sqlx::query("INSERT INTO projects (project_id, org_id, created_at) VALUES ($1, $2, $3)")
                 .bind(project.project_id.as_str())

@@ -7,66 +7,11 @@ use fettle_store::{
     id::TokenId,
     project::Project,
     secret::SecretHash,
-    token::{Access, NewJoinToken, NewToken, ProjectRole, Token, TokenStore},
+    token::{Access, NewJoinToken, NewToken, Token, TokenStore},
 };
-use sqlx::FromRow;
+use fettle_store_rows::token::{TokenRow, columns, created, name_taken};
 
-use crate::{SqliteStore, audit, error::unavailable, project, row, writer::Unit};
-
-const WHAT: &str = "token";
-
-#[derive(FromRow)]
-struct Row {
-    token_id: String,
-    name: String,
-    role: String,
-    org_id: Option<String>,
-    project_id: Option<String>,
-    created_at: i64,
-    expires_at: Option<i64>,
-    revoked_at: Option<i64>,
-}
-
-/// A role that this version does not know, or without its scope.
-#[derive(Debug, thiserror::Error)]
-#[error("role `{0}` is unknown or lacks its scope")]
-struct BadRole(String);
-
-impl Row {
-    fn access(&self) -> Result<Access, StoreError> {
-        let role = match (self.role.as_str(), self.org_id.as_deref()) {
-            ("platform_admin", _) => return Ok(Access::PlatformAdmin),
-            ("tenant_admin", Some(org_id)) => return Ok(Access::TenantAdmin { org_id: row::parse(WHAT, org_id)? }),
-            ("project_admin", _) => ProjectRole::Admin,
-            ("project_member", _) => ProjectRole::Member,
-            ("project_viewer", _) => ProjectRole::Viewer,
-            _ => return Err(StoreError::corrupt(WHAT, BadRole(self.role.clone()))),
-        };
-        let project = row::project(WHAT, self.org_id.as_deref(), self.project_id.as_deref())?
-            .ok_or_else(|| StoreError::corrupt(WHAT, BadRole(self.role.clone())))?;
-        Ok(Access::Project { project, role })
-    }
-
-    fn token(self) -> Result<Token, StoreError> {
-        Ok(Token {
-            access: self.access()?,
-            id: row::parse(WHAT, &self.token_id)?,
-            created_at: row::time(WHAT, self.created_at)?,
-            expires_at: row::optional_time(WHAT, self.expires_at)?,
-            revoked_at: row::optional_time(WHAT, self.revoked_at)?,
-            name: self.name,
-        })
-    }
-}
-
-/// The columns of an access: organisation, project.
-fn columns(access: &Access) -> (Option<&str>, Option<&str>) {
-    match access {
-        Access::PlatformAdmin => (None, None),
-        Access::TenantAdmin { org_id } => (Some(org_id.as_str()), None),
-        Access::Project { project, .. } => (Some(project.org_id.as_str()), Some(project.project_id.as_str())),
-    }
-}
+use crate::{SqliteStore, audit, error::unavailable, project, writer::Unit};
 
 async fn create(unit: &mut Unit, token: &NewToken, context: &Context) -> Result<Token, StoreError> {
     if let Access::Project { project, .. } = &token.access {
@@ -89,24 +34,14 @@ async fn create(unit: &mut Unit, token: &NewToken, context: &Context) -> Result<
     .await
     .map_err(unavailable("create_token"))?;
     if inserted.rows_affected() == 0 {
-        return Err(StoreError::conflict(
-            "token.name_taken",
-            format!("a token `{}` exists already; revoke it or choose another name", token.name),
-        ));
+        return Err(name_taken(&token.name));
     }
     audit::record(unit, context, audit::PLATFORM, "token.create", &format!("tokens/{}", token.id)).await?;
-    Ok(Token {
-        id: token.id,
-        name: token.name.clone(),
-        access: token.access.clone(),
-        created_at: context.at,
-        expires_at: token.expires_at,
-        revoked_at: None,
-    })
+    Ok(created(token, context))
 }
 
 async fn revoke(unit: &mut Unit, id: TokenId, context: &Context) -> Result<Token, StoreError> {
-    let found: Option<Row> = sqlx::query_as(
+    let found: Option<TokenRow> = sqlx::query_as(
         "UPDATE tokens SET revoked_at = coalesce(revoked_at, $2) WHERE token_id = $1
          RETURNING token_id, name, role, org_id, project_id, created_at, expires_at, revoked_at",
     )
@@ -150,14 +85,14 @@ impl TokenStore for SqliteStore {
     }
 
     async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
-        let rows: Vec<Row> = sqlx::query_as(
+        let rows: Vec<TokenRow> = sqlx::query_as(
             "SELECT token_id, name, role, org_id, project_id, created_at, expires_at, revoked_at
              FROM tokens ORDER BY token_id DESC",
         )
         .fetch_all(&self.readers)
         .await
         .map_err(unavailable("tokens"))?;
-        rows.into_iter().map(Row::token).collect()
+        rows.into_iter().map(TokenRow::token).collect()
     }
 
     async fn revoke_token(&self, id: TokenId, context: Context) -> Result<Token, StoreError> {
@@ -165,7 +100,7 @@ impl TokenStore for SqliteStore {
     }
 
     async fn token_by_hash(&self, hash: SecretHash) -> Result<Option<Token>, StoreError> {
-        let found: Option<Row> = sqlx::query_as(
+        let found: Option<TokenRow> = sqlx::query_as(
             "SELECT token_id, name, role, org_id, project_id, created_at, expires_at, revoked_at
              FROM tokens WHERE secret_hash = $1",
         )
@@ -173,7 +108,7 @@ impl TokenStore for SqliteStore {
         .fetch_optional(&self.readers)
         .await
         .map_err(unavailable("token_by_hash"))?;
-        found.map(Row::token).transpose()
+        found.map(TokenRow::token).transpose()
     }
 
     async fn create_join_token(&self, token: NewJoinToken, context: Context) -> Result<(), StoreError> {

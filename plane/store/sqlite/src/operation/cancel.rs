@@ -2,11 +2,12 @@
 
 use fettle_model::{name::Label, operation::OperationStatus};
 use fettle_store::{StoreError, change::Change, context::Context, id::OperationId, operation::Operation};
+use fettle_store_rows::operation::is_over;
 
 use crate::{
     audit,
     error::unavailable,
-    operation::{ending, read, subject::Subject},
+    operation::{ending, read, subject},
     writer::Unit,
 };
 
@@ -21,12 +22,7 @@ pub(crate) async fn cancel(
     let known = find(unit, project, id).await?;
     match known.state.status() {
         OperationStatus::Canceled => return Ok(known),
-        status @ (OperationStatus::Succeeded | OperationStatus::Failed) => {
-            return Err(StoreError::conflict(
-                "operation.is_over",
-                format!("operation {id} has {status} already; there is nothing left to cancel"),
-            ));
-        }
+        OperationStatus::Succeeded | OperationStatus::Failed => return Err(is_over(&known)),
         OperationStatus::Queued | OperationStatus::Running if known.cancel_requested_at.is_some() => return Ok(known),
         OperationStatus::Queued | OperationStatus::Running => {}
     }
@@ -36,7 +32,7 @@ pub(crate) async fn cancel(
         .execute(&mut unit.connection)
         .await
         .map_err(unavailable(VERB))?;
-    let subject = Subject::read(unit, &id.to_string()).await?;
+    let subject = subject::read(unit, &id.to_string()).await?;
     for (task_id,) in open_tasks(unit, id, "ready").await? {
         ending::end_task(unit, &subject, &task_id, &ending::TaskEnding::Canceled, context).await?;
     }

@@ -1,6 +1,6 @@
 //! Creating an operation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use fettle_model::{
     name::{StepId, StepKind},
@@ -12,8 +12,9 @@ use fettle_store::{
     change::Change,
     context::Context,
     event::EventKind,
-    operation::{Created, NewOperation, Operation, OperationState},
+    operation::{Created, NewOperation},
 };
+use fettle_store_rows::operation::{TRIGGER, artifacts, created, key_reused, total_steps};
 use serde::Serialize;
 
 use crate::{
@@ -29,9 +30,6 @@ use crate::{
 const WHAT: &str = "operation";
 const VERB: &str = "create_operation";
 
-/// Until allocations exist, every operation comes from a person or a program of a tenant.
-const TRIGGER: &str = "tenant_request";
-
 pub(crate) async fn create(unit: &mut Unit, new: &NewOperation, context: &Context) -> Result<Created, StoreError> {
     if !insert(unit, new, context).await? {
         return repeated(unit, new).await;
@@ -43,33 +41,6 @@ pub(crate) async fn create(unit: &mut Unit, new: &NewOperation, context: &Contex
     audit::record(unit, context, &subject.scope(), "operation.create", &subject.resource_name()).await?;
     unit.announce(Change::TaskReady(new.node_id));
     Ok(Created::New(created(new, context)?))
-}
-
-fn total_steps(plan: &Plan) -> Result<u32, StoreError> {
-    u32::try_from(plan.graph.steps.len()).map_err(|error| StoreError::corrupt("plan", error))
-}
-
-fn created(new: &NewOperation, context: &Context) -> Result<Operation, StoreError> {
-    Ok(Operation {
-        id: new.id,
-        operation_type: new.plan.graph.operation_type.clone(),
-        version: new.plan.graph.version.clone(),
-        project: new.project.clone(),
-        requested_by: context.actor.to_string(),
-        target_selector: new.target_selector.clone(),
-        node_id: new.node_id,
-        idempotency_key: new.idempotency_key.clone(),
-        request_digest: new.request_digest,
-        correlation_id: context.correlation_id.clone(),
-        trigger_source: TRIGGER.to_owned(),
-        sources: new.plan.graph.sources.clone(),
-        inputs: new.plan.inputs.clone(),
-        plan_digest: new.plan_digest,
-        total_steps: total_steps(&new.plan)?,
-        created_at: context.at,
-        state: OperationState::Queued,
-        cancel_requested_at: None,
-    })
 }
 
 /// Answers false when the idempotency key is there already.
@@ -112,10 +83,7 @@ async fn repeated(unit: &mut Unit, new: &NewOperation) -> Result<Created, StoreE
     if known.request_digest == new.request_digest {
         return Ok(Created::Repeated(known));
     }
-    Err(StoreError::conflict(
-        "operation.key_reused",
-        format!("idempotency key `{key}` was used for operation {} with another request; choose a new key", known.id),
-    ))
+    Err(key_reused(key, &known))
 }
 
 #[derive(Serialize)]
@@ -140,7 +108,7 @@ async fn insert_parts(unit: &mut Unit, new: &NewOperation) -> Result<(), StoreEr
     .bind(new.id.to_string())
     .bind(new.node_id.to_string())
     .bind(steps(&new.plan)?)
-    .bind(artifacts(&new.plan)?)
+    .bind(row::text(WHAT, &artifacts(&new.plan))?)
     .execute(&mut unit.connection)
     .await
     .map_err(unavailable(VERB))?;
@@ -155,14 +123,4 @@ fn steps(plan: &Plan) -> Result<String, StoreError> {
         needs: &step.needs,
     });
     row::text(WHAT, &columns.collect::<Vec<_>>())
-}
-
-fn artifacts(plan: &Plan) -> Result<String, StoreError> {
-    let mut artifacts = BTreeMap::from([
-        ("definition".to_owned(), &plan.graph.sources.definition),
-        ("catalog".to_owned(), &plan.graph.sources.catalog),
-        ("policy".to_owned(), &plan.graph.sources.policy),
-    ]);
-    artifacts.extend(plan.graph.steps.iter().map(|step| (format!("step/{}", step.kind), &step.component)));
-    row::text(WHAT, &artifacts)
 }

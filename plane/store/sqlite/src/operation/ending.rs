@@ -1,7 +1,8 @@
 //! The end of a task, and with its last task, of an operation.
 
-use fettle_model::{failure::Failure, operation::StepOutcome};
+use fettle_model::operation::StepOutcome;
 use fettle_store::{StoreError, change::Change, context::Context, event::EventKind};
+pub(crate) use fettle_store_rows::task::TaskEnding;
 use serde_json::json;
 
 use crate::{
@@ -13,31 +14,6 @@ use crate::{
 };
 
 const VERB: &str = "finish_task";
-
-/// How a task ends.
-pub(crate) enum TaskEnding {
-    /// Every step succeeded.
-    Succeeded,
-    /// It failed for good.
-    Failed {
-        /// Why.
-        failure: Failure,
-        /// The step that failed.
-        step_id: Option<String>,
-    },
-    /// It was canceled.
-    Canceled,
-}
-
-impl TaskEnding {
-    pub(crate) const fn status(&self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed { .. } => "failed",
-            Self::Canceled => "canceled",
-        }
-    }
-}
 
 /// Ends a task that is not over, settles the steps that have no result, and ends the operation when
 /// this was its last task.

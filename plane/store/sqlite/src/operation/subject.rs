@@ -1,99 +1,19 @@
 //! What every event and audit row of an operation says of it.
 
-use fettle_store::{
-    StoreError,
-    change::Change,
-    context::Context,
-    id::{NodeId, OperationId},
-    operation::NewOperation,
-};
-use serde_json::{Value, json};
-use sqlx::FromRow;
+use fettle_store::StoreError;
+pub(crate) use fettle_store_rows::subject::{Subject, with};
 
-use crate::{error::unavailable, row, writer::Unit};
+use crate::{error::unavailable, writer::Unit};
 
-/// The facts of an operation that never change.
-#[derive(Clone, Debug, FromRow)]
-pub(crate) struct Subject {
-    pub(crate) operation_id: String,
-    operation_type: String,
-    version: String,
-    org_id: String,
-    project_id: String,
-    pub(crate) correlation_id: String,
-    #[sqlx(rename = "linked_node_id")]
-    node_id: String,
-    pub(crate) total_steps: i64,
-}
-
-impl Subject {
-    /// The facts of an operation that is being created.
-    pub(crate) fn of(new: &NewOperation, context: &Context) -> Self {
-        Self {
-            operation_id: new.id.to_string(),
-            operation_type: new.plan.graph.operation_type.to_string(),
-            version: new.plan.graph.version.to_string(),
-            org_id: new.project.org_id.to_string(),
-            project_id: new.project.project_id.to_string(),
-            correlation_id: context.correlation_id.clone(),
-            node_id: new.node_id.to_string(),
-            total_steps: i64::try_from(new.plan.graph.steps.len()).unwrap_or(i64::MAX),
-        }
-    }
-
-    /// Reads them.
-    pub(crate) async fn read(unit: &mut Unit, operation_id: &str) -> Result<Self, StoreError> {
-        sqlx::query_as(
-            "SELECT operation_id, operation_type, version, org_id, project_id, correlation_id, linked_node_id,
-                 total_steps
-             FROM operations WHERE operation_id = $1",
-        )
-        .bind(operation_id)
-        .fetch_one(&mut unit.connection)
-        .await
-        .map_err(unavailable("operation"))
-    }
-
-    /// The part of every event's payload that says which operation it is about.
-    pub(crate) fn payload(&self) -> Value {
-        json!({
-            "operation_id": self.operation_id,
-            "operation_type": self.operation_type,
-            "version": self.version,
-            "org_id": self.org_id,
-            "project_id": self.project_id,
-            "correlation_id": self.correlation_id,
-            "node_id": self.node_id,
-            "resource_name": self.resource_name(),
-            "total_steps": self.total_steps,
-        })
-    }
-
-    /// The name of the operation as a resource.
-    pub(crate) fn resource_name(&self) -> String {
-        format!("projects/{}/operations/{}", self.project_id, self.operation_id)
-    }
-
-    /// The scope of its audit rows.
-    pub(crate) fn scope(&self) -> String {
-        format!("{}/{}", self.org_id, self.project_id)
-    }
-
-    /// Its node.
-    pub(crate) fn node_id(&self) -> Result<NodeId, StoreError> {
-        row::parse("operation", &self.node_id)
-    }
-
-    /// Something of it changes.
-    pub(crate) fn change(&self) -> Result<Change, StoreError> {
-        Ok(Change::Operation(row::parse::<OperationId>("operation", &self.operation_id)?))
-    }
-}
-
-/// Adds fields to a payload.
-pub(crate) fn with(mut payload: Value, fields: Value) -> Value {
-    if let (Some(into), Value::Object(fields)) = (payload.as_object_mut(), fields) {
-        into.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
-    }
-    payload
+/// Reads the facts of an operation that never change.
+pub(crate) async fn read(unit: &mut Unit, operation_id: &str) -> Result<Subject, StoreError> {
+    sqlx::query_as(
+        "SELECT operation_id, operation_type, version, org_id, project_id, correlation_id, linked_node_id,
+             total_steps
+         FROM operations WHERE operation_id = $1",
+    )
+    .bind(operation_id)
+    .fetch_one(&mut unit.connection)
+    .await
+    .map_err(unavailable("operation"))
 }

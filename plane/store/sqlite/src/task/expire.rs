@@ -7,7 +7,7 @@ use crate::{
     error::unavailable,
     operation::{
         ending::{self, TaskEnding},
-        subject::Subject,
+        subject::{self, Subject},
     },
     writer::Unit,
 };
@@ -24,7 +24,7 @@ pub(crate) async fn expire(unit: &mut Unit, context: &Context) -> Result<u64, St
     .map_err(unavailable(VERB))?;
     let mut ended = 0;
     for (task_id, operation_id) in due {
-        let subject = Subject::read(unit, &operation_id).await?;
+        let subject = subject::read(unit, &operation_id).await?;
         end_lease(unit, &subject, &task_id, "task.lease_expire", context).await?;
         ended += 1;
     }

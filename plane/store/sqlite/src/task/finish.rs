@@ -7,8 +7,9 @@ use fettle_store::{
     id::TaskId,
     task::{LeaseKey, Verdict},
 };
+use fettle_store_rows::task::{not_canceled, step_not_succeeded};
 
-use super::held::{Fence, Held, start_operation};
+use super::held::{self, Fence, start_operation};
 use crate::{
     audit,
     error::unavailable,
@@ -22,14 +23,8 @@ pub(crate) async fn finish(
     outcome: TaskOutcome,
     context: &Context,
 ) -> Result<Verdict, StoreError> {
-    let Some(held) = Held::read(unit, lease.task_id).await? else { return Ok(Verdict::Stale) };
-    let (ending, action) = match outcome {
-        TaskOutcome::Succeeded => (TaskEnding::Succeeded, "task.complete"),
-        TaskOutcome::Canceled => (TaskEnding::Canceled, "task.cancel"),
-        TaskOutcome::Failed { failure, step_id } => {
-            (TaskEnding::Failed { failure, step_id: step_id.map(String::from) }, "task.fail")
-        }
-    };
+    let Some(held) = held::read(unit, lease.task_id).await? else { return Ok(Verdict::Stale) };
+    let (ending, action) = TaskEnding::reported(outcome);
     match held.fence(&lease) {
         Fence::Stale => return Ok(Verdict::Stale),
         // The answer to the first time was lost.
@@ -40,10 +35,7 @@ pub(crate) async fn finish(
     match ending {
         TaskEnding::Succeeded => refuse_unfinished(unit, lease.task_id).await?,
         TaskEnding::Canceled if held.cancel_requested == 0 => {
-            return Err(StoreError::conflict(
-                "task.not_canceled",
-                format!("nobody asked to cancel task {}; report how it ended", lease.task_id),
-            ));
+            return Err(not_canceled(lease.task_id));
         }
         TaskEnding::Canceled | TaskEnding::Failed { .. } => {}
     }
@@ -67,9 +59,6 @@ async fn refuse_unfinished(unit: &mut Unit, task_id: TaskId) -> Result<(), Store
     .map_err(unavailable("finish_task"))?;
     match found {
         None => Ok(()),
-        Some((step_id, status)) => Err(StoreError::conflict(
-            "task.step_not_succeeded",
-            format!("task {task_id} cannot be complete: step `{step_id}` is {status}; report its result first"),
-        )),
+        Some((step_id, status)) => Err(step_not_succeeded(task_id, &step_id, &status)),
     }
 }

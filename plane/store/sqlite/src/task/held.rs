@@ -8,62 +8,23 @@ use fettle_store::{
     id::{NodeId, TaskId},
     task::{Extended, LeaseKey, Resumed, Verdict},
 };
+pub(crate) use fettle_store_rows::task::{Fence, Held};
 use jiff::Timestamp;
-use sqlx::FromRow;
 
-use crate::{error::unavailable, operation::subject::Subject, row, writer::Unit};
+use crate::{error::unavailable, operation::subject, row, writer::Unit};
 
-/// Where a task is, and what it is a part of.
-#[derive(Clone, Debug, FromRow)]
-pub(crate) struct Held {
-    #[sqlx(rename = "task_node_id")]
-    pub(crate) node_id: String,
-    #[sqlx(rename = "task_status")]
-    pub(crate) status: String,
-    pub(crate) epoch: i64,
-    pub(crate) acknowledged: i64,
-    pub(crate) last_sequence: i64,
-    pub(crate) cancel_requested: i64,
-    #[sqlx(flatten)]
-    pub(crate) subject: Subject,
-}
-
-/// How a lease key stands to its task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fence {
-    /// The lease is the task's current one.
-    Current,
-    /// The task ended under this lease.
-    Ended,
-    /// Anything else.
-    Stale,
-}
-
-impl Held {
-    /// Reads a task.
-    pub(crate) async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Self>, StoreError> {
-        sqlx::query_as(
-            "SELECT tasks.node_id AS task_node_id, tasks.status AS task_status, epoch, acknowledged, last_sequence,
-                 cancel_requested, operation_id, operation_type, version, org_id, project_id, correlation_id,
-                 linked_node_id, total_steps
-             FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1",
-        )
-        .bind(task_id.to_string())
-        .fetch_optional(&mut unit.connection)
-        .await
-        .map_err(unavailable("task"))
-    }
-
-    /// Compares a key with the task.
-    pub(crate) fn fence(&self, lease: &LeaseKey) -> Fence {
-        let same_epoch = u64::try_from(self.epoch).is_ok_and(|epoch| epoch == lease.epoch.0);
-        match self.status.as_str() {
-            _ if self.node_id != lease.node_id.to_string() || !same_epoch => Fence::Stale,
-            "leased" => Fence::Current,
-            "ready" => Fence::Stale,
-            _ => Fence::Ended,
-        }
-    }
+/// Reads a task.
+pub(crate) async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Held>, StoreError> {
+    sqlx::query_as(
+        "SELECT tasks.node_id AS task_node_id, tasks.status AS task_status, epoch, acknowledged, last_sequence,
+             cancel_requested, operation_id, operation_type, version, org_id, project_id, correlation_id,
+             linked_node_id, total_steps
+         FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1",
+    )
+    .bind(task_id.to_string())
+    .fetch_optional(&mut unit.connection)
+    .await
+    .map_err(unavailable("task"))
 }
 
 /// Moves the deadline of a key's lease and marks it acknowledged; nothing when it is not the task's
@@ -111,7 +72,7 @@ pub(crate) async fn extend(
     context: &Context,
 ) -> Result<Extended, StoreError> {
     let Some((operation_id, cancel_requested)) = hold(unit, &lease, deadline).await? else {
-        let verdict = match Held::read(unit, lease.task_id).await? {
+        let verdict = match read(unit, lease.task_id).await? {
             // Another node's task says nothing of itself.
             Some(task) if task.node_id != lease.node_id.to_string() => Verdict::Stale,
             Some(task) if matches!(task.status.as_str(), "ready" | "leased") => Verdict::Stale,
@@ -132,7 +93,7 @@ pub(crate) async fn resume(
 ) -> Result<Resumed, StoreError> {
     let mut resumed = Resumed::default();
     for task_id in held {
-        match Held::read(unit, *task_id).await? {
+        match read(unit, *task_id).await? {
             Some(task) if task.node_id == node_id.to_string() && task.status == "leased" => {
                 let epoch = Epoch(row::number("task", task.epoch)?);
                 extend(unit, LeaseKey { node_id, task_id: *task_id, epoch }, deadline, context).await?;
@@ -163,7 +124,7 @@ async fn return_lost(
     .map_err(unavailable("resume_leases"))?;
     for (task_id, operation_id) in leased {
         if !renewed.contains(&row::parse("task", &task_id)?) {
-            let subject = Subject::read(unit, &operation_id).await?;
+            let subject = subject::read(unit, &operation_id).await?;
             super::expire::end_lease(unit, &subject, &task_id, "task.lease_lost", context).await?;
         }
     }

@@ -2,19 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use fettle_model::{
-    name::StepId,
-    operation::StepOutcome,
-    task::{Epoch, Task},
-};
+use fettle_model::name::StepId;
 use fettle_store::{StoreError, change::Change, context::Context, id::NodeId, task::Lease};
+use fettle_store_rows::task::LeasedRow;
 use jiff::Timestamp;
 use serde_json::Value;
-use sqlx::{FromRow, SqliteConnection};
+use sqlx::SqliteConnection;
 
-use crate::{audit, error::unavailable, row, writer::Unit};
+use crate::{audit, error::unavailable, writer::Unit};
 
-const WHAT: &str = "task";
 const VERB: &str = "lease_tasks";
 
 /// Whether the node has a ready task.
@@ -71,20 +67,8 @@ async fn free_slots(unit: &mut Unit, node_id: NodeId) -> Result<i64, StoreError>
     found.map(|(free,)| free).ok_or_else(|| StoreError::not_found("node", node_id))
 }
 
-#[derive(FromRow)]
-struct Row {
-    operation_id: String,
-    org_id: String,
-    project_id: String,
-    node_id: String,
-    correlation_id: String,
-    sources: String,
-    inputs: String,
-    plan_digest: String,
-}
-
 async fn make(unit: &mut Unit, task_id: &str, epoch: i64, context: &Context) -> Result<Lease, StoreError> {
-    let found: Row = sqlx::query_as(
+    let found: LeasedRow = sqlx::query_as(
         "SELECT operations.operation_id, org_id, project_id, node_id, correlation_id, sources, inputs, plan_digest
          FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1",
     )
@@ -92,26 +76,12 @@ async fn make(unit: &mut Unit, task_id: &str, epoch: i64, context: &Context) -> 
     .fetch_one(&mut unit.connection)
     .await
     .map_err(unavailable(VERB))?;
-    let scope = format!("{}/{}", found.org_id, found.project_id);
-    let context = Context { correlation_id: found.correlation_id.clone(), ..context.clone() };
+    let (scope, correlation_id) = found.story();
+    let context = Context { correlation_id, ..context.clone() };
     audit::record(unit, &context, &scope, "task.lease", &format!("tasks/{task_id}")).await?;
     // Nothing can be accepted before the first lease.
     let accepted = if epoch > 1 { accepted(unit, task_id).await? } else { BTreeMap::new() };
-    Ok(Lease {
-        task_id: row::parse(WHAT, task_id)?,
-        epoch: Epoch(row::number(WHAT, epoch)?),
-        task: Task {
-            task_id: task_id.to_owned(),
-            operation_id: found.operation_id,
-            project_id: found.project_id,
-            node_id: found.node_id,
-            correlation_id: found.correlation_id,
-            sources: row::document(WHAT, &found.sources)?,
-            inputs: row::document(WHAT, &found.inputs)?,
-            plan_digest: row::parse(WHAT, &found.plan_digest)?,
-            accepted,
-        },
-    })
+    found.lease(task_id, epoch, accepted)
 }
 
 /// Outputs of the steps that are done.
@@ -122,11 +92,5 @@ async fn accepted(unit: &mut Unit, task_id: &str) -> Result<BTreeMap<StepId, Val
             .fetch_all(&mut unit.connection)
             .await
             .map_err(unavailable(VERB))?;
-    let mut outputs = BTreeMap::new();
-    for (step_id, outcome) in rows {
-        if let StepOutcome::Succeeded { output, .. } = row::document(WHAT, &outcome)? {
-            outputs.insert(row::parse(WHAT, &step_id)?, output);
-        }
-    }
-    Ok(outputs)
+    fettle_store_rows::task::accepted(rows)
 }

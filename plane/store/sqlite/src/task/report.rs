@@ -15,12 +15,11 @@ use fettle_store::{
     id::TaskId,
     task::{Report, Verdict},
 };
-use jiff::Timestamp;
+use fettle_store_rows::report::{ProgressRow, finished as finished_fields, host_time, unknown_step};
 use serde_json::{Value, json};
-use sqlx::FromRow;
 
-use super::held::{Fence, Held, start_operation};
-use crate::{audit, error::unavailable, event, log, operation::subject::with, row, writer::Unit};
+use super::held::{self, Fence, Held, start_operation};
+use crate::{audit, error::unavailable, event, log, row, writer::Unit};
 
 const VERB: &str = "apply_reports";
 
@@ -67,7 +66,7 @@ pub(crate) async fn apply_all(
 }
 
 async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Target>, StoreError> {
-    let held = Held::read(unit, task_id).await?;
+    let held = held::read(unit, task_id).await?;
     Ok(held.map(|held| Target { held, task_id }))
 }
 
@@ -93,15 +92,6 @@ async fn apply(
     target.held.last_sequence = target.held.last_sequence.max(sequence);
     unit.announce(target.held.subject.change()?);
     Ok(Verdict::Accepted)
-}
-
-/// What an event's payload says of its step.
-#[derive(FromRow)]
-struct StepRow {
-    step_index: i64,
-    started_at: Option<i64>,
-    percent: Option<i64>,
-    attempt_number: i64,
 }
 
 macro_rules! update_open_step {
@@ -189,19 +179,7 @@ async fn finished(unit: &mut Unit, target: &Target, event: &StepEvent, context: 
     .fetch_optional(&mut unit.connection)
     .await
     .map_err(unavailable(VERB))?;
-    let mut fields = json!({ "duration_ms": duration_ms });
-    match result {
-        fettle_model::operation::StepOutcome::Succeeded { changed, .. } => {
-            fields = with(fields, json!({ "changed": changed }));
-        }
-        fettle_model::operation::StepOutcome::Failed { failure } => {
-            fields = with(fields, json!({ "failure": failure }));
-        }
-        fettle_model::operation::StepOutcome::Skipped { because_of } => {
-            fields = with(fields, json!({ "because_of": because_of }));
-        }
-        fettle_model::operation::StepOutcome::Canceled => {}
-    }
+    let fields = finished_fields(result, *duration_ms);
     progress(unit, target, step_id, step, result.status(), fields, context).await
 }
 
@@ -220,7 +198,7 @@ async fn append_log(
             .fetch_optional(&mut unit.connection)
             .await
             .map_err(unavailable(VERB))?;
-    let (stored,) = found.ok_or_else(|| unknown_step(target, step_id))?;
+    let (stored,) = found.ok_or_else(|| unknown_step(target.task_id, step_id))?;
     let kept = log::append(unit, &target.held.subject.operation_id, step_id, attempt, stored, lines).await?;
     sqlx::query(
         "UPDATE operation_steps SET log_lines = log_lines + $3, last_log = coalesce($4, last_log)
@@ -236,31 +214,18 @@ async fn append_log(
     Ok(())
 }
 
-fn unknown_step(target: &Target, step_id: &StepId) -> StoreError {
-    StoreError::not_found("step", format!("{step_id}` in task `{}", target.task_id))
-}
-
 /// Writes `operation.progress` for a step that was open; nothing when its result had been accepted.
 async fn progress(
     unit: &mut Unit,
     target: &Target,
     step_id: &StepId,
-    step: Option<StepRow>,
+    step: Option<ProgressRow>,
     status: StepStatus,
     fields: Value,
     context: &Context,
 ) -> Result<(), StoreError> {
     let Some(step) = step else { return refuse_unknown(unit, target, step_id).await };
-    let started_at = row::optional_time("step", step.started_at)?;
-    let facts = json!({
-        "current_step_index": step.step_index,
-        "current_step_name": step_id,
-        "step_status": status,
-        "step_started_at": started_at,
-        "step_percent": step.percent,
-        "attempt_number": step.attempt_number,
-    });
-    let payload = with(with(target.held.subject.payload(), facts), fields);
+    let payload = step.payload(&target.held.subject, step_id, status, fields)?;
     event::append(unit, &target.held.subject.operation_id, EventKind::Progress, context.at, &payload).await
 }
 
@@ -271,10 +236,5 @@ async fn refuse_unknown(unit: &mut Unit, target: &Target, step_id: &StepId) -> R
         .fetch_optional(&mut unit.connection)
         .await
         .map_err(unavailable(VERB))?;
-    found.map(drop).ok_or_else(|| unknown_step(target, step_id))
-}
-
-/// The host's clock, unless it says nonsense.
-fn host_time(milliseconds: i64, context: &Context) -> i64 {
-    Timestamp::from_millisecond(milliseconds).map_or_else(|_| context.at.as_millisecond(), |_| milliseconds)
+    found.map(drop).ok_or_else(|| unknown_step(target.task_id, step_id))
 }

@@ -1,0 +1,77 @@
+//! Rows of nodes.
+
+use fettle_store::{
+    StoreError,
+    node::{Node, NodeFacts},
+};
+use sqlx::FromRow;
+
+use crate::row;
+
+/// The kind of record.
+pub const WHAT: &str = "node";
+
+/// A row as it is stored, and how many leases the node holds.
+#[derive(FromRow)]
+pub struct NodeRow {
+    node_id: String,
+    name: String,
+    org_id: Option<String>,
+    project_id: Option<String>,
+    host_version: String,
+    capabilities: String,
+    slots: i64,
+    registered_at: i64,
+    last_heartbeat_at: Option<i64>,
+    running_tasks: i64,
+}
+
+impl NodeRow {
+    /// The node.
+    ///
+    /// # Errors
+    /// When a column is malformed.
+    pub fn node(self) -> Result<Node, StoreError> {
+        Ok(Node {
+            id: row::parse(WHAT, &self.node_id)?,
+            owner: row::project(WHAT, self.org_id.as_deref(), self.project_id.as_deref())?,
+            facts: NodeFacts {
+                name: self.name,
+                host_version: self.host_version,
+                capabilities: row::document(WHAT, &self.capabilities)?,
+                slots: row::number(WHAT, self.slots)?,
+            },
+            registered_at: row::time(WHAT, self.registered_at)?,
+            last_heartbeat_at: row::optional_time(WHAT, self.last_heartbeat_at)?,
+            running_tasks: row::number(WHAT, self.running_tasks)?,
+        })
+    }
+}
+
+/// A join token that a node shows.
+#[derive(FromRow)]
+pub struct Joining {
+    /// Its id.
+    pub join_token_id: String,
+    /// How many nodes may still join with it.
+    pub uses_left: i64,
+    /// The organisation that will own the node.
+    pub org_id: Option<String>,
+    /// The project that will own the node.
+    pub project_id: Option<String>,
+}
+
+/// The token is unknown, expired or used up; which of them is not said.
+#[must_use]
+pub fn used_up() -> StoreError {
+    StoreError::not_found("join token", "(secret)")
+}
+
+/// Another node has this name.
+#[must_use]
+pub fn name_taken(name: &str) -> StoreError {
+    StoreError::conflict(
+        "node.name_taken",
+        format!("a node `{name}` exists already; start this host with its stored identity, or choose another name"),
+    )
+}

@@ -1,0 +1,179 @@
+//! Rows of tasks: who holds them, and the fence around that.
+
+use std::collections::BTreeMap;
+
+use fettle_model::{
+    failure::Failure,
+    name::StepId,
+    operation::StepOutcome,
+    task::{Epoch, Task, TaskOutcome},
+};
+use fettle_store::{
+    StoreError,
+    id::TaskId,
+    task::{Lease, LeaseKey},
+};
+use serde_json::Value;
+use sqlx::FromRow;
+
+use crate::{row, subject::Subject};
+
+const WHAT: &str = "task";
+
+/// Where a task is, and what it is a part of.
+#[derive(Clone, Debug, FromRow)]
+pub struct Held {
+    /// The node it is for.
+    #[sqlx(rename = "task_node_id")]
+    pub node_id: String,
+    /// Its status.
+    #[sqlx(rename = "task_status")]
+    pub status: String,
+    /// The epoch of its newest lease.
+    pub epoch: i64,
+    /// Whether that lease arrived.
+    pub acknowledged: i64,
+    /// The number of the last event that was stored.
+    pub last_sequence: i64,
+    /// Whether it should stop.
+    pub cancel_requested: i64,
+    /// Its operation.
+    #[sqlx(flatten)]
+    pub subject: Subject,
+}
+
+/// How a lease key stands to its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// The lease is the task's current one.
+    Current,
+    /// The task ended under this lease.
+    Ended,
+    /// Anything else.
+    Stale,
+}
+
+impl Held {
+    /// Compares a key with the task.
+    #[must_use]
+    pub fn fence(&self, lease: &LeaseKey) -> Fence {
+        let same_epoch = u64::try_from(self.epoch).is_ok_and(|epoch| epoch == lease.epoch.0);
+        match self.status.as_str() {
+            _ if self.node_id != lease.node_id.to_string() || !same_epoch => Fence::Stale,
+            "leased" => Fence::Current,
+            "ready" => Fence::Stale,
+            _ => Fence::Ended,
+        }
+    }
+}
+
+/// How a task ends.
+pub enum TaskEnding {
+    /// Every step succeeded.
+    Succeeded,
+    /// It failed for good.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// The step that failed.
+        step_id: Option<String>,
+    },
+    /// It was canceled.
+    Canceled,
+}
+
+impl TaskEnding {
+    /// The ending that a node reports, and its action in the audit trail.
+    #[must_use]
+    pub fn reported(outcome: TaskOutcome) -> (Self, &'static str) {
+        match outcome {
+            TaskOutcome::Succeeded => (Self::Succeeded, "task.complete"),
+            TaskOutcome::Canceled => (Self::Canceled, "task.cancel"),
+            TaskOutcome::Failed { failure, step_id } => {
+                (Self::Failed { failure, step_id: step_id.map(String::from) }, "task.fail")
+            }
+        }
+    }
+
+    /// The status of the task from then on.
+    #[must_use]
+    pub const fn status(&self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed { .. } => "failed",
+            Self::Canceled => "canceled",
+        }
+    }
+}
+
+/// A node says that it canceled what nobody asked it to.
+#[must_use]
+pub fn not_canceled(task_id: TaskId) -> StoreError {
+    StoreError::conflict("task.not_canceled", format!("nobody asked to cancel task {task_id}; report how it ended"))
+}
+
+/// A node says that a task is complete, and a step of it has not succeeded.
+#[must_use]
+pub fn step_not_succeeded(task_id: TaskId, step_id: &str, status: &str) -> StoreError {
+    StoreError::conflict(
+        "task.step_not_succeeded",
+        format!("task {task_id} cannot be complete: step `{step_id}` is {status}; report its result first"),
+    )
+}
+
+/// What of an operation goes with a lease.
+#[derive(FromRow)]
+pub struct LeasedRow {
+    operation_id: String,
+    org_id: String,
+    project_id: String,
+    node_id: String,
+    correlation_id: String,
+    sources: String,
+    inputs: String,
+    plan_digest: String,
+}
+
+impl LeasedRow {
+    /// The scope of audit rows of it, and the correlation id.
+    #[must_use]
+    pub fn story(&self) -> (String, String) {
+        (format!("{}/{}", self.org_id, self.project_id), self.correlation_id.clone())
+    }
+
+    /// The lease of a task under an epoch.
+    ///
+    /// # Errors
+    /// When a column is malformed.
+    pub fn lease(self, task_id: &str, epoch: i64, accepted: BTreeMap<StepId, Value>) -> Result<Lease, StoreError> {
+        Ok(Lease {
+            task_id: row::parse(WHAT, task_id)?,
+            epoch: Epoch(row::number(WHAT, epoch)?),
+            task: Task {
+                task_id: task_id.to_owned(),
+                operation_id: self.operation_id,
+                project_id: self.project_id,
+                node_id: self.node_id,
+                correlation_id: self.correlation_id,
+                sources: row::document(WHAT, &self.sources)?,
+                inputs: row::document(WHAT, &self.inputs)?,
+                plan_digest: row::parse(WHAT, &self.plan_digest)?,
+                accepted,
+            },
+        })
+    }
+}
+
+/// Outputs of the steps that are done, of pairs of step and outcome.
+///
+/// # Errors
+/// When a column is malformed.
+pub fn accepted(rows: Vec<(String, String)>) -> Result<BTreeMap<StepId, Value>, StoreError> {
+    let mut outputs = BTreeMap::new();
+    for (step_id, outcome) in rows {
+        if let StepOutcome::Succeeded { output, .. } = row::document(WHAT, &outcome)? {
+            outputs.insert(row::parse(WHAT, &step_id)?, output);
+        }
+    }
+    Ok(outputs)
+}
