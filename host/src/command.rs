@@ -81,6 +81,9 @@ pub struct Run {
     /// File with the join token, for the first registration.
     #[arg(long)]
     pub join_token_file: Option<PathBuf>,
+    /// What this node is called by, for target selectors: `region=eu`. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub label: Vec<(String, String)>,
     /// Tasks at once.
     #[arg(long, default_value_t = 4)]
     pub slots: u32,
@@ -194,6 +197,7 @@ pub async fn start(settings: &Run) -> anyhow::Result<Arc<Agent>> {
         data_directory: settings.data.clone(),
         slots: settings.slots,
         capabilities: node_capabilities(&executor.node).await,
+        labels: settings.label.iter().cloned().collect(),
     };
     Ok(Agent::new(settings, executor)?)
 }
@@ -336,6 +340,13 @@ pub fn environment_variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("`{text}` names no variable; write NAME=VALUE")),
+    }
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is no label; write KEY=VALUE, like `region=eu`")),
     }
 }
 

@@ -41,6 +41,9 @@ pub struct Definition {
     /// What to do when a step has failed for good.
     #[serde(default)]
     pub on_failure: OnFailure,
+    /// The longest that an operation may take from its request to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional")]
+    pub timeout: Option<Duration>,
 }
 
 /// Who executes an operation.
@@ -102,9 +105,22 @@ pub struct StepDefinition {
     /// The longest that one attempt may take.
     #[serde(default = "default_timeout", with = "time")]
     pub timeout: Duration,
+    /// Whether another run of the operation may take over what it put out. A step whose result does not last, such as
+    /// a short-lived credential, says false.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub reusable: bool,
     /// What one attempt may use, where that is less than the node allows.
     #[serde(default, skip_serializing_if = "AttemptLimits::is_empty")]
     pub limits: AttemptLimits,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for this form")]
+const fn is_true(value: &bool) -> bool {
+    *value
 }
 
 fn empty_object() -> Value {
@@ -175,6 +191,19 @@ pub enum OnFailure {
     Stop,
     /// Then undo the steps that succeeded, in reverse order.
     Undo,
+}
+
+impl BackendType {
+    /// The name in documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NodeAgent => "node_agent",
+            Self::K8sAdapter => "k8s_adapter",
+            Self::SlurmAdapter => "slurm_adapter",
+            Self::RayAdapter => "ray_adapter",
+        }
+    }
 }
 
 impl Requirements {

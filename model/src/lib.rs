@@ -26,6 +26,7 @@ pub mod plan;
 pub mod policy;
 pub mod reference;
 pub mod schema;
+pub mod selector;
 pub mod task;
 pub mod time;
 pub mod violation;

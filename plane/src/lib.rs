@@ -15,8 +15,10 @@ mod identity;
 mod node;
 mod plane;
 mod registration;
+mod retry;
 mod state;
 mod submission;
+mod target;
 
 pub use config::PlaneConfig;
 pub use plane::{Plane, RunningPlane, StartError};

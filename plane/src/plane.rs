@@ -71,7 +71,7 @@ pub struct RunningPlane {
     address: SocketAddr,
     state: State,
     server: JoinHandle<std::io::Result<()>>,
-    timer: JoinHandle<()>,
+    timers: [JoinHandle<()>; 2],
     _lock: File,
 }
 
@@ -117,9 +117,9 @@ impl Plane {
         // Hosts could not extend their leases while this plane was away.
         let until = state.after(state.config.lease_duration);
         state.store.spare_leases(until).await.map_err(StartError::Store)?;
-        let timer = tokio::spawn(expiry::run(state.clone()));
+        let timers = [tokio::spawn(expiry::leases(state.clone())), tokio::spawn(expiry::operations(state.clone()))];
         let server = tokio::spawn(serve(listener, state.clone()));
-        Ok(RunningPlane { address, state, server, timer, _lock: lock })
+        Ok(RunningPlane { address, state, server, timers, _lock: lock })
     }
 }
 
@@ -137,8 +137,10 @@ impl RunningPlane {
             tracing::warn!("some connections were still open and were cut");
             self.server.abort();
         }
-        if let Err(error) = self.timer.await {
-            tracing::error!(%error, "the lease timer ended badly");
+        for timer in self.timers {
+            if let Err(error) = timer.await {
+                tracing::error!(%error, "a timer ended badly");
+            }
         }
         self.state.store.close().await;
     }

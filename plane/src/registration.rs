@@ -8,7 +8,7 @@ use std::{
 use fettle_model::{
     catalog::Catalog,
     check,
-    definition::{BackendType, Definition},
+    definition::Definition,
     descriptor::Descriptor,
     document,
     name::{OperationType, StepKind, Version},
@@ -197,10 +197,6 @@ fn check_all(documents: &Documents, descriptors: &BTreeMap<StepKind, Descriptor>
     };
     collect("/definition", check::check_with(&documents.definition, descriptors, Some(&documents.policy)));
     collect("/policy", documents.policy.check());
-    if documents.definition.backend_type != BackendType::NodeAgent {
-        let message = "only `node_agent` can execute operations so far; write `backend_type: node_agent`";
-        found.push(Violation::new("/definition/backend_type", message));
-    }
     Violations::check(found)
 }
 

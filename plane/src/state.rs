@@ -17,6 +17,9 @@ use crate::{
     registration::Definitions,
 };
 
+/// Heartbeats that may be missing before a node counts as offline.
+const MISSING: u32 = 3;
+
 /// Shared by all endpoints; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct State(Arc<Inner>);
@@ -45,6 +48,13 @@ impl State {
     /// Somebody does something now.
     pub(crate) fn context(&self, actor: Actor, correlation_id: impl Into<String>) -> Context {
         Context { actor, correlation_id: correlation_id.into(), at: self.clock.now() }
+    }
+
+    /// A node of which nothing was heard since then counts as offline.
+    pub(crate) fn heard_since(&self) -> Timestamp {
+        let silence = self.config.heartbeat_interval.saturating_mul(MISSING);
+        let silence = SignedDuration::try_from(silence).unwrap_or(SignedDuration::MAX);
+        self.clock.now().saturating_sub(silence).unwrap_or(Timestamp::MIN)
     }
 
     /// That long from now.

@@ -1,10 +1,10 @@
 //! From a request to a plan, and to an operation.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fettle_model::{
     canonical::{self, NotCanonical},
-    definition::Definition,
+    definition::{BackendType, Definition, Requirements},
     digest::Digest,
     name::{OperationType, Version},
     plan::{self, Plan, PlanError},
@@ -14,14 +14,18 @@ use fettle_store::{
     StoreError,
     context::Context,
     definition::DefinitionVersion,
-    id::{NodeId, OperationId, TaskId},
+    id::{OperationId, TaskId},
     node::Node,
-    operation::{Created, NewOperation},
+    operation::{Concurrency, Created, DEFAULT_PRIORITY, NewOperation, NewTask, Terms, TriggerSource},
     project::Project,
 };
 use serde_json::{Value, json};
 
-use crate::{clock::NoRandomness, state::State};
+use crate::{
+    clock::NoRandomness,
+    state::State,
+    target::{self, TargetSelector},
+};
 
 /// Longest idempotency key and correlation id, in characters.
 const KEY_LENGTH: usize = 200;
@@ -35,8 +39,16 @@ pub(crate) struct Submission {
     pub(crate) version: String,
     /// The inputs.
     pub(crate) inputs: Value,
-    /// Name or id of the node.
-    pub(crate) node: String,
+    /// Which nodes.
+    pub(crate) target: TargetSelector,
+    /// 0 to 9.
+    pub(crate) priority: u8,
+    /// The longest that it may take.
+    pub(crate) timeout_seconds: Option<u32>,
+    /// How many nodes may work on it at once.
+    pub(crate) max_parallel_nodes: Option<u32>,
+    /// How many nodes may fail before no further node is started.
+    pub(crate) failure_budget: Option<u32>,
     /// Makes a repeated request the same request.
     pub(crate) idempotency_key: Option<String>,
 }
@@ -67,26 +79,47 @@ impl From<StoreError> for SubmissionError {
     }
 }
 
-/// A plan and the node it is for.
+/// A plan and the nodes it is for.
 pub(crate) struct Planned {
     pub(crate) plan: Arc<Plan>,
     pub(crate) digest: Digest,
-    pub(crate) node_id: NodeId,
+    /// At least one.
+    pub(crate) nodes: Vec<Node>,
+    /// How it is carried out, but for what the request says of itself.
+    pub(crate) requires: Requirements,
+    /// The longest that the definition lets it take.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl Submission {
     fn target_selector(&self) -> Value {
-        json!({ "node": self.node })
+        serde_json::to_value(&self.target).unwrap_or_default()
+    }
+
+    fn allocation(&self) -> Option<String> {
+        if let TargetSelector::Allocation(name) = &self.target { Some(name.clone()) } else { None }
     }
 
     /// What makes two requests the same.
     fn digest(&self) -> Result<Digest, SubmissionError> {
-        let request = json!({
+        let mut request = json!({
             "operation_type": self.operation_type,
             "version": self.version,
             "inputs": self.inputs,
             "target_selector": self.target_selector(),
         });
+        // What is not said is left out, so that a key that was used before these fields existed is still known.
+        let said = [
+            ("priority", Some(u32::from(self.priority)).filter(|_| self.priority != DEFAULT_PRIORITY)),
+            ("timeout_seconds", self.timeout_seconds),
+            ("max_parallel_nodes", self.max_parallel_nodes),
+            ("failure_budget", self.failure_budget),
+        ];
+        for (field, value) in said {
+            if let (Some(value), Some(fields)) = (value, request.as_object_mut()) {
+                fields.insert(field.to_owned(), value.into());
+            }
+        }
         canonical::digest(&request).map_err(SubmissionError::NotCanonical)
     }
 }
@@ -108,22 +141,44 @@ pub(crate) async fn plan(
         found.push(Violation::new("/idempotency_key", message));
     }
     let registered = find_definition(state, submission, &mut found).await?;
-    let node = find_node(state, project, &submission.node, &mut found).await?;
-    let plan = match &registered {
-        Some(registered) => {
-            if let Some(node) = &node {
-                check_requirements(&registered.definition, node, &mut found);
-            }
-            make(registered, submission, &mut found)?
-        }
-        None => None,
+    let nodes = target::resolve(state, project, &submission.target, &mut found).await?;
+    let Some(registered) = registered else { return Err(SubmissionError::Invalid(Violations(found))) };
+    let definition = &registered.definition;
+    refuse_other_backends(definition, &mut found);
+    let operation = format!("{}@{}", definition.operation_type, definition.version);
+    target::check_requirements(&operation, &definition.requires, &submission.target, &nodes, &mut found);
+    let Some(plan) = make(&registered, submission, &mut found)?.filter(|_| found.is_empty()) else {
+        return Err(SubmissionError::Invalid(Violations(found)));
     };
-    match (plan, node) {
-        (Some(plan), Some(node)) if found.is_empty() => {
-            let digest = plan.digest().map_err(SubmissionError::NotCanonical)?;
-            Ok(Planned { plan: Arc::new(plan), digest, node_id: node.id })
-        }
-        _ => Err(SubmissionError::Invalid(Violations(found))),
+    let digest = plan.digest().map_err(SubmissionError::NotCanonical)?;
+    let (requires, timeout) = (definition.requires.clone(), definition.timeout);
+    Ok(Planned { plan: Arc::new(plan), digest, nodes, requires, timeout })
+}
+
+/// A definition of another backend can be registered; nothing executes it yet.
+fn refuse_other_backends(definition: &Definition, found: &mut Vec<Violation>) {
+    if definition.backend_type != BackendType::NodeAgent {
+        let message = format!(
+            "{}@{} is for backend `{}`, and no backend of that type is configured; choose an operation of `node_agent`",
+            definition.operation_type,
+            definition.version,
+            definition.backend_type.name()
+        );
+        found.push(Violation::new("/operation_type", message));
+    }
+}
+
+/// How the operation is carried out: what the request says, within what the definition says.
+fn terms(state: &State, submission: &Submission, planned: &Planned) -> Terms {
+    let asked = submission.timeout_seconds.map(|seconds| Duration::from_secs(u64::from(seconds)));
+    let timeout = asked.into_iter().chain(planned.timeout).min();
+    Terms {
+        priority: submission.priority,
+        deadline: timeout.map(|timeout| state.after(timeout)),
+        max_parallel_nodes: submission.max_parallel_nodes,
+        failure_budget: submission.failure_budget,
+        max_concurrency: Concurrency::default(),
+        requires: planned.requires.clone(),
     }
 }
 
@@ -144,12 +199,15 @@ pub(crate) async fn submit(
     }
     let planned = plan(state, &project, &submission).await?;
     let ulid = || state.ulid().map_err(SubmissionError::Random);
+    let task = |node: &Node| Ok(NewTask { id: TaskId::new(ulid()?), node_id: node.id });
     let operation = NewOperation {
         id: OperationId::new(ulid()?),
-        task_id: TaskId::new(ulid()?),
+        tasks: planned.nodes.iter().map(task).collect::<Result<_, SubmissionError>>()?,
         project,
         target_selector: submission.target_selector(),
-        node_id: planned.node_id,
+        trigger_source: TriggerSource::TenantRequest,
+        linked_allocation_id: submission.allocation(),
+        terms: terms(state, &submission, &planned),
         idempotency_key: submission.idempotency_key,
         request_digest,
         plan: planned.plan,
@@ -190,50 +248,6 @@ async fn find_definition(
         );
     }
     Ok(registered)
-}
-
-/// The node, if the project may use it. One of another project is as unknown as one that is not there.
-async fn find_node(
-    state: &State,
-    project: &Project,
-    selector: &str,
-    found: &mut Vec<Violation>,
-) -> Result<Option<Node>, StoreError> {
-    let node = match state.store.node_by_name(selector).await? {
-        Some(node) => Some(node),
-        None => match selector.parse::<NodeId>() {
-            Ok(id) => state.store.node(id).await?,
-            Err(_) => None,
-        },
-    };
-    let node = node.filter(|node| node.is_for(project));
-    if node.is_none() {
-        found.push(Violation::new(
-            "/target_selector/node",
-            format!(
-                "there is no node `{selector}` that project `{}` may use; `fettle node list` shows those it may",
-                project.project_id
-            ),
-        ));
-    }
-    Ok(node)
-}
-
-fn check_requirements(definition: &Definition, node: &Node, found: &mut Vec<Violation>) {
-    for (key, accepted) in &definition.requires.capabilities {
-        let actual = node.facts.capabilities.get(key);
-        if !actual.is_some_and(|actual| accepted.contains(actual)) {
-            let accepted = accepted.iter().map(String::as_str).collect::<Vec<_>>().join(" or ");
-            let actual = actual.map_or("unknown", String::as_str);
-            found.push(Violation::new(
-                "/target_selector/node",
-                format!(
-                    "node `{}` has {key} {actual}, and {}@{} needs {accepted}; choose another node",
-                    node.facts.name, definition.operation_type, definition.version
-                ),
-            ));
-        }
-    }
 }
 
 fn make(

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::{Args, Subcommand};
 
 use super::{Session, target::PlaneArguments};
-use crate::{error::CommandError, output, plane::Node};
+use crate::{error::CommandError, output, plane::Node, watch::clean};
 
 /// Nodes.
 #[derive(Debug, Subcommand)]
@@ -82,10 +82,12 @@ fn text(node: &Node) -> String {
     line("project", node.project_id.as_deref().unwrap_or("all"));
     line("tasks", &format!("{} of {}", node.running_tasks, node.slots));
     line("host", &node.host_version);
-    if !node.capabilities.is_empty() {
-        text.push_str("\ncapabilities\n");
-        for (name, value) in &node.capabilities {
-            let _ = writeln!(text, "  {name:<24} {value}");
+    for (title, facts) in [("capabilities", &node.capabilities), ("labels", &node.labels)] {
+        if !facts.is_empty() {
+            let _ = writeln!(text, "\n{title}");
+        }
+        for (name, value) in facts {
+            let _ = writeln!(text, "  {:<24} {}", clean(name), clean(value));
         }
     }
     text

@@ -204,6 +204,7 @@ async fn agent(options: &Options, data: &Path, plane: &str, trust: PathBuf) -> a
         trusted_root: None,
         name: Some(options.node.clone()),
         join_token_file,
+        label: Vec::new(),
         slots: 4,
         concurrency: 8,
         keep_cassettes: fettle_host::executor::journal::Bounds::default().count,

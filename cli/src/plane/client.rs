@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Amendment, Definition, LogLine, NewDefinition, NewOperation, Node, Operation, PlaneError, PlannedOperation,
-    Problem, view::Page,
+    Problem, Retry, view::Page,
 };
 
 /// Longest time to a connection.
@@ -177,6 +177,14 @@ impl PlaneClient {
     /// When there is none, it is over, or the plane does not answer.
     pub async fn cancel(&self, id: &str) -> Result<Operation, PlaneError> {
         self.post(&["projects", &self.project, "operations", id, "cancel"], &json!({})).await
+    }
+
+    /// Runs an operation again that failed or was canceled.
+    ///
+    /// # Errors
+    /// When there is none, it is not over, or the plane does not answer.
+    pub async fn retry(&self, id: &str, retry: &Retry) -> Result<Operation, PlaneError> {
+        self.post(&["projects", &self.project, "operations", id, "retry"], retry).await
     }
 
     /// A page of log lines after `cursor`; empty when there are no more.

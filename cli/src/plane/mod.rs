@@ -12,7 +12,8 @@ pub use self::{
     follow::{Followed, Follower, Patience},
     problem::Problem,
     view::{
-        Amendment, Definition, DeniedCall, Event, EventPayload, LogLine, NewDefinition, NewOperation, Node, Operation,
-        PlanAccess, PlannedAccess, PlannedOperation, Sources, Step, TargetSelector,
+        Amendment, Definition, DeniedCall, Event, EventPayload, LogLine, NewDefinition, NewOperation, Node, NodeTask,
+        Operation, PlanAccess, PlannedAccess, PlannedNode, PlannedOperation, Retry, Sources, Step, TargetSelector,
+        Wait,
     },
 };

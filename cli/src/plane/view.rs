@@ -28,13 +28,58 @@ pub struct NewOperation {
     /// The same request with the same key makes one operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// 0 to 9; the higher goes first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// The longest that it may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u64>,
+    /// How many nodes may work on it at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_parallel_nodes: Option<u32>,
+    /// How many nodes may fail before no further node is started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_budget: Option<u32>,
 }
 
-/// Which node.
-#[derive(Clone, Debug, Serialize)]
-pub struct TargetSelector {
-    /// Name or id.
-    pub node: String,
+/// Which nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetSelector {
+    /// One, by name or id.
+    Node(String),
+    /// All of which an expression is true.
+    Label(String),
+    /// Those of a node group.
+    Group(String),
+    /// Those of an allocation.
+    Allocation(String),
+}
+
+impl TargetSelector {
+    /// What people call it.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self {
+            Self::Node(name) => name.clone(),
+            Self::Label(expression) => format!("nodes with {expression}"),
+            Self::Group(name) => format!("group {name}"),
+            Self::Allocation(name) => format!("allocation {name}"),
+        }
+    }
+}
+
+/// Another run of an operation.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Retry {
+    /// Only on these nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<String>>,
+    /// Whether steps run again of which nobody knows whether they happened.
+    pub accept_unknown: bool,
+    /// The longest that the new run may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u64>,
 }
 
 /// An operation.
@@ -51,9 +96,15 @@ pub struct Operation {
     /// What was asked for.
     #[serde(default)]
     pub target_selector: Value,
-    /// The id of its node.
-    #[serde(default)]
-    pub linked_node_id: String,
+    /// The id of its node, when it is for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linked_node_id: Option<String>,
+    /// How many nodes it is for.
+    #[serde(default = "one")]
+    pub total_nodes: u32,
+    /// Its nodes; only where one operation is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<NodeTask>>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -74,6 +125,79 @@ pub struct Operation {
     /// Everything else.
     #[serde(flatten)]
     pub rest: Rest,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+impl Operation {
+    /// Where it runs: what was asked for, with the number of nodes where it is not one by name.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let asked = |name: &str| self.target_selector.get(name).and_then(Value::as_str);
+        let count = |words: String| match self.total_nodes {
+            1 => format!("{words} (1 node)"),
+            several => format!("{words} ({several} nodes)"),
+        };
+        if let Some(node) = asked("node") {
+            return node.to_owned();
+        }
+        for (kind, words) in [("label", "nodes with"), ("group", "group"), ("allocation", "allocation")] {
+            if let Some(name) = asked(kind) {
+                return count(format!("{words} {name}"));
+            }
+        }
+        self.linked_node_id.clone().unwrap_or_default()
+    }
+
+    /// The name of a node of it.
+    #[must_use]
+    pub fn node_name<'a>(&'a self, node_id: &'a str) -> &'a str {
+        let nodes = self.nodes.as_deref().unwrap_or_default();
+        nodes.iter().find(|node| node.node_id == node_id).map_or(node_id, |node| node.name.as_str())
+    }
+
+    /// What a step is called: by its node too, where there are several.
+    #[must_use]
+    pub fn step_name(&self, step: &Step) -> String {
+        self.name_on_node(step.node_id.as_deref(), &step.step_id)
+    }
+
+    /// What a step is called that runs on this node.
+    #[must_use]
+    pub fn name_on_node(&self, node_id: Option<&str>, step_id: &str) -> String {
+        match node_id {
+            Some(node_id) if self.total_nodes > 1 => format!("{}/{step_id}", self.node_name(node_id)),
+            _ => step_id.to_owned(),
+        }
+    }
+}
+
+/// An operation's task on one node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeTask {
+    /// The node.
+    pub node_id: String,
+    /// Its name.
+    pub name: String,
+    /// Where the task is.
+    pub status: String,
+    /// Why it is not given to its node yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<Wait>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+/// A reason to wait.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Wait {
+    /// Stable.
+    pub code: String,
+    /// One sentence.
+    pub message: String,
 }
 
 /// A capability call of a step that its host refused.
@@ -109,6 +233,9 @@ pub struct DeniedCall {
 /// A step of an operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
+    /// The node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<String>,
     /// Its name.
     pub step_id: String,
     /// Its kind.
@@ -146,8 +273,9 @@ pub struct Step {
 /// What an operation would be.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlannedOperation {
-    /// The id of the node it would be for.
-    pub node_id: String,
+    /// The nodes it would be for.
+    #[serde(default)]
+    pub nodes: Vec<PlannedNode>,
     /// Digest of the plan.
     pub plan_digest: String,
     /// The plan.
@@ -158,6 +286,15 @@ pub struct PlannedOperation {
     /// Why that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_problem: Option<String>,
+}
+
+/// A node that an operation would be for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PlannedNode {
+    /// Its id.
+    pub node_id: String,
+    /// Its name.
+    pub name: String,
 }
 
 /// Request, grant and ceiling of every step, and whose word each is.
@@ -281,6 +418,9 @@ pub struct Node {
     /// What it has.
     #[serde(default)]
     pub capabilities: BTreeMap<String, String>,
+    /// What its operator calls it by.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
     /// Tasks it executes at once.
     #[serde(default)]
     pub slots: u32,
@@ -303,6 +443,9 @@ pub struct Node {
 pub struct LogLine {
     /// Where to go on after it.
     pub cursor: String,
+    /// The node it was written on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<String>,
     /// The step that wrote it.
     pub step_id: String,
     /// The attempt that wrote it.
@@ -331,6 +474,8 @@ pub struct Event {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct EventPayload {
+    /// The node.
+    pub node_id: Option<String>,
     /// The step.
     pub current_step_name: Option<String>,
     /// Where the step is.

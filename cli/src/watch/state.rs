@@ -30,7 +30,11 @@ pub struct WatchState {
 /// A step as it is drawn.
 #[derive(Clone, Debug)]
 pub struct StepState {
-    /// Its name.
+    /// The node, by its id.
+    node_id: Option<String>,
+    /// Its name in the definition.
+    step_id: String,
+    /// What it is called.
     pub id: String,
     /// Its kind.
     pub kind: String,
@@ -60,14 +64,13 @@ impl WatchState {
     /// What is known before anything is heard. Where the steps are is heard from the beginning.
     #[must_use]
     pub fn new(operation: &Operation) -> Self {
-        let node = operation.target_selector.get("node").and_then(|node| node.as_str());
         Self {
             title: format!("{}@{}", operation.operation_type, operation.version),
-            node: clean(node.unwrap_or(&operation.linked_node_id)),
+            node: clean(&operation.place()),
             status: OperationStatus::Queued,
             started_at: None,
             finished_at: None,
-            steps: operation.steps.iter().flatten().map(StepState::new).collect(),
+            steps: operation.steps.iter().flatten().map(|step| StepState::new(operation, step)).collect(),
             lost: false,
         }
     }
@@ -93,7 +96,7 @@ impl WatchState {
         match heard {
             Followed::Event { event, .. } => self.event(&event),
             Followed::Log(line) => {
-                if let Some(step) = self.step(&line.step_id) {
+                if let Some(step) = self.step(line.node_id.as_deref(), &line.step_id) {
                     step.text = clean(&line.text);
                 }
             }
@@ -123,22 +126,27 @@ impl WatchState {
             self.finished_at = event.at.parse().ok();
         }
         let Some(name) = &event.payload.current_step_name else { return };
-        if let Some(step) = self.step(name) {
+        if let Some(step) = self.step(event.payload.node_id.as_deref(), name) {
             step.event(event);
         }
     }
 
-    fn step(&mut self, id: &str) -> Option<&mut StepState> {
-        self.steps.iter_mut().find(|step| step.id == id)
+    /// The same step runs on each node.
+    fn step(&mut self, node_id: Option<&str>, step_id: &str) -> Option<&mut StepState> {
+        self.steps
+            .iter_mut()
+            .find(|step| step.step_id == step_id && (node_id.is_none() || step.node_id.as_deref() == node_id))
     }
 }
 
 impl StepState {
-    fn new(step: &Step) -> Self {
+    fn new(operation: &Operation, step: &Step) -> Self {
         Self {
-            id: clean(&step.step_id),
+            node_id: step.node_id.clone(),
+            step_id: step.step_id.clone(),
+            id: clean(&operation.step_name(step)),
             kind: clean(&step.kind),
-            needs: step.needs.iter().map(|id| clean(id)).collect(),
+            needs: step.needs.iter().map(|id| clean(&operation.name_on_node(step.node_id.as_deref(), id))).collect(),
             status: StepStatus::Pending,
             attempt: 0,
             percent: None,

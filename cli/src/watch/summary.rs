@@ -20,7 +20,7 @@ pub fn text(operation: &Operation) -> String {
     let failed = steps.iter().find(|step| step.status == StepStatus::Failed);
     match (&operation.failure, failed) {
         (Some(failure), Some(step)) => {
-            let _ = writeln!(text, "  step {}: {}", step.step_id, clean(&failure.to_string()));
+            let _ = writeln!(text, "  step {}: {}", clean(&operation.step_name(step)), clean(&failure.to_string()));
         }
         (Some(failure), None) => {
             let _ = writeln!(text, "  {}", clean(&failure.to_string()));

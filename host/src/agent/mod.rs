@@ -50,6 +50,8 @@ pub struct Settings {
     pub slots: u32,
     /// Taxonomy of seed 001, 9.1.
     pub capabilities: BTreeMap<String, String>,
+    /// What its operator calls it by.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Why an agent stopped by itself.
@@ -182,6 +184,7 @@ impl Agent {
             name: self.settings.name.clone(),
             host_version: env!("CARGO_PKG_VERSION").to_owned(),
             capabilities: self.settings.capabilities.clone().into_iter().collect(),
+            labels: self.settings.labels.clone().into_iter().collect(),
             slots: self.settings.slots,
             node_id: known.as_ref().map(|identity| identity.node_id.clone()).unwrap_or_default(),
         };

@@ -52,7 +52,12 @@ async fn hold(
     loop {
         tokio::select! {
             message = incoming.message() => match message? {
-                Some(PullResponse { response: Some(response) }) => take(agent, node_id, tasks, response).await,
+                Some(PullResponse { response: Some(response) }) => {
+                    if !take(agent, node_id, tasks, response).await {
+                        // The plane counts the slot as taken.
+                        announced = announce(agent, &requests, None).await?;
+                    }
+                }
                 Some(PullResponse { response: None }) => {}
                 None => return Ok(()),
             },
@@ -76,12 +81,19 @@ async fn send(requests: &mpsc::Sender<PullRequest>, request: pull_request::Reque
     requests.send(PullRequest { request: Some(request) }).await.map_err(|_| Status::unavailable("the connection ended"))
 }
 
-async fn take(agent: &Arc<Agent>, node_id: &Arc<str>, tasks: &mut JoinSet<()>, response: pull_response::Response) {
+/// Does what the plane says; false when a lease was not taken.
+async fn take(
+    agent: &Arc<Agent>,
+    node_id: &Arc<str>,
+    tasks: &mut JoinSet<()>,
+    response: pull_response::Response,
+) -> bool {
     match response {
         pull_response::Response::Lease(lease) => {
             if let Err(reason) = take_lease(agent, node_id, tasks, lease).await {
                 // Without an acknowledgement the plane leases it again when this lease has expired.
                 tracing::error!(reason, "a lease was not taken");
+                return false;
             }
         }
         pull_response::Response::Cancel(cancel) => {
@@ -90,6 +102,7 @@ async fn take(agent: &Arc<Agent>, node_id: &Arc<str>, tasks: &mut JoinSet<()>, r
             }
         }
     }
+    true
 }
 
 async fn take_lease(
@@ -120,8 +133,14 @@ async fn take_lease(
     // newer epoch, what runs here already.
     let agent = Arc::clone(agent);
     tasks.spawn(async move {
-        if let Err(status) = agent.client.clone().ack(acknowledge).await {
-            tracing::warn!(reason = status.message(), "an acknowledgement did not arrive");
+        let task_id = acknowledge.task_id.clone();
+        match agent.client.clone().ack(acknowledge).await {
+            Ok(_) => {
+                if let Some(worker) = agent.workers().get(&task_id) {
+                    worker.confirm();
+                }
+            }
+            Err(status) => tracing::warn!(task_id, reason = status.message(), "an acknowledgement did not arrive"),
         }
     });
     Ok(())

@@ -6,7 +6,7 @@ use fettle_model::task::{Epoch, Task, TaskOutcome};
 use fettle_wire::node::{ExtendRequest, Verdict};
 use tokio::{sync::watch, task::JoinSet};
 
-use super::{Agent, report};
+use super::{Agent, backoff, report};
 use crate::executor::{Interrupted, Signals};
 
 /// How long a lease is taken to last until the plane has said it.
@@ -16,9 +16,15 @@ pub(super) const SHORTEST_LEASE: Duration = Duration::from_secs(3);
 pub(super) struct Worker {
     pub(super) signals: Signals,
     epoch: watch::Sender<Epoch>,
+    confirmed: watch::Sender<bool>,
 }
 
 impl Worker {
+    /// The plane has said that the lease is this host's.
+    pub(super) fn confirm(&self) {
+        self.confirmed.send_replace(true);
+    }
+
     /// The plane leased the task again: go on under the newer epoch.
     pub(super) fn renew(&self, epoch: Epoch) {
         self.epoch.send_if_modified(|known| {
@@ -40,11 +46,13 @@ pub(super) fn start(
     let signals = Signals::default();
     let epochs = watch::Sender::new(epoch);
     let epoch = epochs.subscribe();
-    agent.workers().insert(task.task_id.clone(), Worker { signals: signals.clone(), epoch: epochs });
+    let confirmed = watch::Sender::new(false);
+    let confirmation = confirmed.subscribe();
+    agent.workers().insert(task.task_id.clone(), Worker { signals: signals.clone(), epoch: epochs, confirmed });
     let agent = Arc::clone(agent);
     tasks.spawn(async move {
         let task_id = task.task_id.clone();
-        let work = Work { agent: &agent, task: &task, epoch, lease, signals };
+        let work = Work { agent: &agent, task: &task, epoch, confirmation, lease, signals };
         work.run(outcome).await;
         agent.workers().remove(&task_id);
         agent.ended.send_modify(|count| *count = count.wrapping_add(1));
@@ -55,6 +63,7 @@ pub(super) struct Work<'a> {
     pub(super) agent: &'a Agent,
     pub(super) task: &'a Task,
     pub(super) epoch: watch::Receiver<Epoch>,
+    confirmation: watch::Receiver<bool>,
     pub(super) lease: Duration,
     pub(super) signals: Signals,
 }
@@ -83,6 +92,7 @@ impl Work<'_> {
 
     /// Executes to the end and journals it; none when the task was put down.
     async fn execute(&self) -> Option<TaskOutcome> {
+        self.confirmed().await?;
         let _slot = self.agent.running.acquire().await.ok()?;
         let executor = &self.agent.executor;
         let outcome = match executor.execute(self.task, &self.signals).await {
@@ -107,6 +117,45 @@ impl Work<'_> {
                     "the end of the task could not be journaled"
                 );
                 None
+            }
+        }
+    }
+
+    /// Waits until the plane has said once that the task is this host's, before anything of it starts. A lease whose
+    /// acknowledgement was lost may be over, and the task leased again or canceled: a step that may not be repeated would
+    /// then happen twice. What was begun had been confirmed, and goes on however long the plane is away.
+    async fn confirmed(&self) -> Option<()> {
+        match self.agent.executor.journal.progress(&self.task.task_id).await {
+            Ok(progress) if progress.has_begun() => return Some(()),
+            Ok(_) => {}
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(task_id = self.task.task_id, error, "the task was put down");
+                return None;
+            }
+        }
+        let (mut waits, mut confirmation) = (backoff(), self.confirmation.clone());
+        loop {
+            let wait = waits.next().unwrap_or(Duration::from_secs(10));
+            tokio::select! {
+                said = confirmation.wait_for(|yes| *yes) => if said.is_ok() {
+                    return Some(());
+                },
+                () = self.signals.put_down.cancelled() => return None,
+                () = tokio::time::sleep(wait) => {}
+            }
+            let epoch = *self.epoch.borrow();
+            match self.standing(epoch).await {
+                Standing::Held(_) => return Some(()),
+                Standing::Lost if *self.epoch.borrow() == epoch => {
+                    self.put_down();
+                    return None;
+                }
+                Standing::Ended => {
+                    self.forget().await;
+                    return None;
+                }
+                Standing::Lost | Standing::Unknown => {}
             }
         }
     }

@@ -17,6 +17,9 @@ use crate::state::State;
 /// A JSON body.
 pub(crate) struct Body<T>(pub(crate) T);
 
+/// A JSON body that may be left out.
+pub(crate) struct OptionalBody<T>(pub(crate) T);
+
 /// A query.
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -37,18 +40,33 @@ impl<T: DeserializeOwned> FromRequest<State> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &State) -> Result<Self, Problem> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
-            if let BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) = rejection {
-                return Problem::too_large(state.config.request_limit_bytes);
-            }
-            Problem::malformed("the request body could not be read to its end; send it again".to_owned())
-        })?;
-        let value: serde_json::Value = serde_json::from_slice(&bytes)
-            .map_err(|error| Problem::malformed(format!("the request body is not JSON: {error}")))?;
-        serde_path_to_error::deserialize(value)
-            .map(Self)
-            .map_err(|error| Problem::invalid(vec![Violation::new(pointer(error.path()), error.inner().to_string())]))
+        parse(&read(request, state).await?).map(Self)
     }
+}
+
+impl<T: DeserializeOwned + Default> FromRequest<State> for OptionalBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &State) -> Result<Self, Problem> {
+        let bytes = read(request, state).await?;
+        if bytes.is_empty() { Ok(Self(T::default())) } else { parse(&bytes).map(Self) }
+    }
+}
+
+async fn read(request: Request, state: &State) -> Result<Bytes, Problem> {
+    Bytes::from_request(request, state).await.map_err(|rejection| {
+        if let BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) = rejection {
+            return Problem::too_large(state.config.request_limit_bytes);
+        }
+        Problem::malformed("the request body could not be read to its end; send it again".to_owned())
+    })
+}
+
+fn parse<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
+    let value: serde_json::Value = serde_json::from_slice(bytes)
+        .map_err(|error| Problem::malformed(format!("the request body is not JSON: {error}")))?;
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| Problem::invalid(vec![Violation::new(pointer(error.path()), error.inner().to_string())]))
 }
 
 impl<T: DeserializeOwned> FromRequestParts<State> for Query<T> {

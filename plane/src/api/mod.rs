@@ -42,8 +42,21 @@ fn rest() -> (Router<State>, utoipa::openapi::OpenApi) {
         .routes(routes!(v1::projects::operations::plan::plan))
         .routes(routes!(v1::projects::operations::show::show))
         .routes(routes!(v1::projects::operations::cancel::cancel))
+        .routes(routes!(v1::projects::operations::retry::retry))
         .routes(routes!(v1::projects::operations::logs::logs))
         .routes(routes!(v1::projects::operations::events::events))
+        .routes(routes!(v1::projects::node_groups::list::list))
+        .routes(routes!(
+            v1::projects::node_groups::show::show,
+            v1::projects::node_groups::put::put,
+            v1::projects::node_groups::delete::delete
+        ))
+        .routes(routes!(v1::projects::allocations::list::list))
+        .routes(routes!(
+            v1::projects::allocations::show::show,
+            v1::projects::allocations::put::put,
+            v1::projects::allocations::delete::delete
+        ))
         .routes(routes!(v1::nodes::list::list))
         .routes(routes!(v1::nodes::show::show))
         .split_for_parts()

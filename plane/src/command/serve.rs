@@ -49,6 +49,8 @@ impl Serve {
     pub(super) async fn run(self, data: PathBuf) -> anyhow::Result<()> {
         let filter = EnvFilter::try_from_default_env().or_else(|_| EnvFilter::try_new("info"))?;
         tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+        // Before it says that it listens: whoever reads that may stop it at once.
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let mut plane = Plane::start(PlaneConfig {
             listen: self.listen,
             allow_remote: self.allow_remote,
@@ -63,7 +65,6 @@ impl Serve {
         })
         .await?;
         super::print(&format!("fettle-plane listens on http://{}", plane.http_address()))?;
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

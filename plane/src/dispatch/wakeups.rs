@@ -41,6 +41,7 @@ pub(crate) struct Wakeups {
     sessions: Mutex<HashMap<NodeId, CancellationToken>>,
     operations: Mutex<HashMap<OperationId, watch::Sender<()>>>,
     lease: Notify,
+    deadline: Notify,
 }
 
 impl Wakeups {
@@ -65,6 +66,11 @@ impl Wakeups {
         operations.entry(id).or_insert_with(|| watch::Sender::new(())).subscribe()
     }
 
+    /// Waits until an operation gets a deadline.
+    pub(crate) async fn deadline(&self) {
+        self.deadline.notified().await;
+    }
+
     /// Waits until a lease changes.
     pub(crate) async fn lease(&self) {
         self.lease.notified().await;
@@ -81,6 +87,7 @@ impl Listener for Wakeups {
                 node.notify.notify_one();
             }
             Change::Lease => self.lease.notify_one(),
+            Change::Deadline => self.deadline.notify_one(),
             Change::Operation(id) => {
                 if let Some(sender) = lock(&self.operations).get(id) {
                     sender.send_replace(());

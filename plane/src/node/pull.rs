@@ -87,6 +87,8 @@ impl Session {
         loop {
             self.send_leases().await?;
             tokio::select! {
+                // First, so that a stream which another one replaced takes no lease and no wake-up any more.
+                biased;
                 () = self.token.cancelled() => return Err(Some(gone())),
                 () = self.wake.wait() => {}
                 message = requests.message() => match message {
@@ -120,7 +122,7 @@ impl Session {
     }
 
     async fn send_leases(&mut self) -> Result<(), Option<Status>> {
-        if self.free == 0 {
+        if self.free == 0 || self.token.is_cancelled() {
             return Ok(());
         }
         let acknowledge_by = self.state.after(self.state.config.acknowledge_timeout);

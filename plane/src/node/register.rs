@@ -19,7 +19,7 @@ use crate::{
     state::State,
 };
 
-/// Most capability facts of one node, and the longest of them.
+/// Most capability facts, and most labels, of one node, and the longest of them.
 const CAPABILITIES: usize = 64;
 const CAPABILITY_LENGTH: usize = 200;
 
@@ -78,18 +78,21 @@ fn facts(message: &RegisterRequest) -> Result<NodeFacts, Status> {
         return invalid(format!("`slots` is {}; write 1 to {SLOTS}", message.slots));
     }
     let long = |text: &String| text.len() > CAPABILITY_LENGTH;
-    if message.capabilities.len() > CAPABILITIES
-        || message.capabilities.iter().any(|(key, value)| long(key) || long(value))
-        || long(&message.host_version)
-    {
-        return invalid(format!(
-            "a node has at most {CAPABILITIES} capabilities, each of at most {CAPABILITY_LENGTH} bytes"
-        ));
+    for (what, facts) in [("capabilities", &message.capabilities), ("labels", &message.labels)] {
+        if facts.len() > CAPABILITIES || facts.iter().any(|(key, value)| long(key) || long(value)) {
+            return invalid(format!(
+                "a node has at most {CAPABILITIES} {what}, each of at most {CAPABILITY_LENGTH} bytes"
+            ));
+        }
+    }
+    if long(&message.host_version) {
+        return invalid(format!("`host_version` has at most {CAPABILITY_LENGTH} bytes"));
     }
     Ok(NodeFacts {
         name: message.name.clone(),
         host_version: message.host_version.clone(),
         capabilities: message.capabilities.clone().into_iter().collect(),
+        labels: message.labels.clone().into_iter().collect(),
         slots: message.slots,
     })
 }

@@ -11,6 +11,8 @@ pub enum Change {
     CancelRequested(NodeId),
     /// A lease was given, made longer or ended: the earliest deadline may be another.
     Lease,
+    /// An operation has a deadline: the earliest may be another.
+    Deadline,
     /// The operation has new events, logs or states.
     Operation(OperationId),
 }

@@ -17,9 +17,11 @@ pub mod id;
 pub mod laws;
 pub mod log;
 pub mod node;
+pub mod node_set;
 pub mod operation;
 pub mod page;
 pub mod project;
+pub mod queue;
 pub mod secret;
 pub mod task;
 pub mod token;
@@ -33,6 +35,7 @@ pub trait Store:
     + event::EventStore
     + log::LogStore
     + node::NodeStore
+    + node_set::NodeSetStore
     + operation::OperationStore
     + project::ProjectStore
     + task::TaskStore
@@ -47,6 +50,7 @@ impl<T> Store for T where
         + event::EventStore
         + log::LogStore
         + node::NodeStore
+        + node_set::NodeSetStore
         + operation::OperationStore
         + project::ProjectStore
         + task::TaskStore

@@ -3,13 +3,19 @@
 use async_trait::async_trait;
 use fettle_model::{name::StepId, task::LogLine};
 
-use crate::{StoreError, id::OperationId, page::Page};
+use crate::{
+    StoreError,
+    id::{NodeId, OperationId},
+    page::Page,
+};
 
 /// One stored line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
     /// Grows; the cursor of the list.
     pub sequence: i64,
+    /// The node it was written on.
+    pub node_id: NodeId,
     /// The step that wrote it.
     pub step_id: StepId,
     /// The attempt that wrote it.
@@ -21,13 +27,14 @@ pub struct LogRecord {
 /// Logs.
 #[async_trait]
 pub trait LogStore: Send + Sync {
-    /// Lines of an operation in the order they were stored.
+    /// Lines of an operation, or of one node or step of it, in the order they were stored.
     ///
     /// # Errors
     /// When the store does not answer.
     async fn logs(
         &self,
         operation: OperationId,
+        node: Option<NodeId>,
         step: Option<&StepId>,
         page: Page<i64>,
     ) -> Result<Vec<LogRecord>, StoreError>;

@@ -16,6 +16,8 @@ pub struct NodeFacts {
     pub host_version: String,
     /// Taxonomy of seed 001, 9.1.
     pub capabilities: BTreeMap<String, String>,
+    /// What its operator calls it by: `region` -> `eu`. Target selectors see them.
+    pub labels: BTreeMap<String, String>,
     /// Tasks it executes at once.
     pub slots: u32,
 }

@@ -17,3 +17,4 @@ mod program;
 mod start;
 mod submission;
 mod support;
+mod targets;

@@ -59,12 +59,11 @@ impl List {
                 return "there is no such operation; `fettle operation submit` makes one\n".to_owned();
             }
             let rows = operations.iter().map(|one| {
-                let node = one.target_selector.get("node").and_then(|node| node.as_str());
                 vec![
                     one.operation_id.clone(),
                     format!("{}@{}", one.operation_type, one.version),
                     one.status.to_string(),
-                    watch::clean(node.unwrap_or(&one.linked_node_id)),
+                    watch::clean(&one.place()),
                     watch::plain::time(&one.created_at),
                 ]
             });

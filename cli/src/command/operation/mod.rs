@@ -5,6 +5,7 @@ mod list;
 mod logs;
 mod plan;
 mod request;
+mod retry;
 mod show;
 mod submit;
 mod watch;
@@ -25,6 +26,7 @@ pub enum OperationCommand {
     Show(show::Show),
     Logs(logs::Logs),
     Cancel(cancel::Cancel),
+    Retry(retry::Retry),
 }
 
 impl OperationCommand {
@@ -41,6 +43,7 @@ impl OperationCommand {
             Self::Show(command) => command.run(session).await,
             Self::Logs(command) => command.run(session).await,
             Self::Cancel(command) => command.run(session).await,
+            Self::Retry(command) => command.run(session).await,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     command::{access, target::PlaneArguments},
     error::CommandError,
     output,
-    plane::{PlannedAccess, PlannedOperation},
+    plane::{PlannedAccess, PlannedOperation, TargetSelector},
     watch::clean,
 };
 
@@ -33,8 +33,18 @@ impl Plan {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
         let request = self.request.read(session, None)?;
         let planned = self.plane.client(session)?.plan(&request).await?;
-        session.show(&planned, |planned| text(planned, &request.target_selector.node))
+        session.show(&planned, |planned| text(planned, &place(planned, &request.target_selector)))
     }
+}
+
+/// What was asked for, with the nodes it stands for.
+fn place(planned: &PlannedOperation, target: &TargetSelector) -> String {
+    let words = clean(&target.words());
+    if matches!(target, TargetSelector::Node(_)) {
+        return words;
+    }
+    let names = planned.nodes.iter().map(|node| clean(&node.name)).collect::<Vec<_>>().join(", ");
+    output::wrap("", &format!("{words}: {names}")).trim_end().to_owned()
 }
 
 fn text(planned: &PlannedOperation, node: &str) -> String {

@@ -1,6 +1,6 @@
 //! What is asked for, from the command line.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use clap::Args;
 use serde_json::{Map, Value};
@@ -25,9 +25,54 @@ pub(super) struct Request {
     /// A JSON or YAML file with inputs.
     #[arg(long, value_name = "FILE")]
     inputs: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
+    /// 0 to 9: among the operations of one organisation the higher goes first. 5 when absent.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(0..=9))]
+    priority: Option<u8>,
+    /// The longest that it may take, from now to its end: `30m`, `2h`.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+    /// How many nodes may work on it at once; all of them when absent.
+    #[arg(long, value_name = "NUMBER")]
+    max_parallel: Option<u32>,
+    /// How many nodes may fail before no further node is started; all of them when absent.
+    #[arg(long, value_name = "NUMBER")]
+    failure_budget: Option<u32>,
+}
+
+/// On which nodes.
+#[derive(Debug, Default, Args)]
+#[group(multiple = false)]
+struct Target {
     /// The node, by name or id; the one of the context file when absent.
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
+    /// All nodes of which this is true: CEL over `name`, `labels` and `capabilities`.
+    #[arg(long, value_name = "EXPRESSION")]
+    label: Option<String>,
+    /// The nodes of a node group of the project.
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// The nodes of an allocation of the project.
+    #[arg(long, value_name = "ALLOCATION")]
+    allocation: Option<String>,
+}
+
+impl Target {
+    fn read(&self, session: &Session) -> Result<TargetSelector, CommandError> {
+        let named = [
+            self.node.clone().map(TargetSelector::Node),
+            self.label.clone().map(TargetSelector::Label),
+            self.group.clone().map(TargetSelector::Group),
+            self.allocation.clone().map(TargetSelector::Allocation),
+            session.context.node.clone().map(TargetSelector::Node),
+        ];
+        named.into_iter().flatten().next().ok_or_else(|| CommandError::Missing {
+            problem: "it is not said which node the operation is for".to_owned(),
+            fix: "pass --node NODE, --label, --group or --allocation; `fettle node list` shows the nodes".to_owned(),
+        })
+    }
 }
 
 /// `type@version`
@@ -74,10 +119,7 @@ impl Request {
         session: &Session,
         idempotency_key: Option<String>,
     ) -> Result<NewOperation, CommandError> {
-        let node = self.node.clone().or_else(|| session.context.node.clone()).ok_or_else(|| CommandError::Missing {
-            problem: "it is not said which node the operation is for".to_owned(),
-            fix: "pass --node NODE; `fettle node list` shows the nodes".to_owned(),
-        })?;
+        let target_selector = self.target.read(session)?;
         let mut inputs: Map<String, Value> = match &self.inputs {
             Some(path) => supply::read_document(path, "file of inputs")?,
             None => Map::new(),
@@ -87,8 +129,12 @@ impl Request {
             operation_type: self.operation.operation_type.clone(),
             version: self.operation.version.clone(),
             inputs: Value::Object(inputs),
-            target_selector: TargetSelector { node },
+            target_selector,
             idempotency_key,
+            priority: self.priority,
+            timeout_seconds: self.timeout.map(|timeout| timeout.as_secs()),
+            max_parallel_nodes: self.max_parallel,
+            failure_budget: self.failure_budget,
         })
     }
 }
@@ -125,10 +171,16 @@ mod tests {
             operation: "a.b@v1".parse().unwrap(),
             input: vec!["name=given".parse().unwrap()],
             inputs: Some(path),
-            node: Some("n".to_owned()),
+            target: Target { node: Some("n".to_owned()), ..Target::default() },
+            priority: None,
+            timeout: Some(Duration::from_secs(90)),
+            max_parallel: None,
+            failure_budget: Some(0),
         };
         let operation = request.read(&Session::default(), None).unwrap();
         assert_eq!(operation.inputs, json!({"name": "given", "size": 1}));
+        assert_eq!(operation.target_selector, TargetSelector::Node("n".to_owned()));
+        assert_eq!((operation.timeout_seconds, operation.failure_budget), (Some(90), Some(0)));
         assert_eq!((operation.operation_type.as_str(), operation.version.as_str()), ("a.b", "v1"));
     }
 }

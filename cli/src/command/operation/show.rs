@@ -42,7 +42,6 @@ fn text(operation: &Operation) -> String {
         }
     };
     let rest = |name: &str| operation.rest.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
-    let node = operation.target_selector.get("node").and_then(|node| node.as_str());
     line("operation", &operation.operation_id);
     line("type", &format!("{}@{}", operation.operation_type, operation.version));
     line("status", operation.status.name());
@@ -50,7 +49,7 @@ fn text(operation: &Operation) -> String {
         line("failure", &clean(&failure.to_string()));
     }
     line("project", &rest("project_id"));
-    line("node", &clean(node.unwrap_or(&operation.linked_node_id)));
+    line("node", &clean(&operation.place()));
     line("requested", &rest("requested_by_user_id"));
     line("correlation", &rest("correlation_id"));
     line("plan", &rest("plan_digest"));
@@ -60,20 +59,21 @@ fn text(operation: &Operation) -> String {
     if let Some(inputs) = operation.rest.get("inputs") {
         line("inputs", &output::json_text(&inputs.to_string()));
     }
+    text.push_str(&nodes(operation));
     let steps = operation.steps.as_deref().unwrap_or_default();
     if !steps.is_empty() {
         text.push('\n');
-        let rows = steps.iter().map(row).collect::<Vec<_>>();
+        let rows = steps.iter().map(|step| row(operation, step)).collect::<Vec<_>>();
         text.push_str(&output::table(&["STEP", "KIND", "STATUS", "ATTEMPTS", "TIME"], &rows));
     }
     text.push_str(&denials(operation.denials.as_deref().unwrap_or_default()));
     for step in steps {
         if let Some(failure) = &step.failure {
-            let _ = write!(text, "\n{} failed: {}\n", step.step_id, clean(&failure.to_string()));
+            let _ = write!(text, "\n{} failed: {}\n", clean(&operation.step_name(step)), clean(&failure.to_string()));
         }
         if let Some(output) = &step.output {
             let output = output::json_text(&serde_json::to_string_pretty(output).unwrap_or_default());
-            let _ = write!(text, "\n{} put out {output}\n", step.step_id);
+            let _ = write!(text, "\n{} put out {output}\n", clean(&operation.step_name(step)));
         }
     }
     text
@@ -101,14 +101,33 @@ fn denials(denials: &[DeniedCall]) -> String {
     text
 }
 
-fn row(step: &Step) -> Vec<String> {
+/// The nodes where there are several, and what is waited for.
+fn nodes(operation: &Operation) -> String {
+    let nodes = operation.nodes.as_deref().unwrap_or_default();
+    let mut text = String::new();
+    if operation.total_nodes > 1 {
+        let rows = nodes.iter().map(|node| vec![clean(&node.name), clean(&node.status)]).collect::<Vec<_>>();
+        text.push('\n');
+        text.push_str(&output::table(&["NODE", "STATUS"], &rows));
+    }
+    let waits: Vec<&str> = nodes.iter().flat_map(|node| &node.waits_for).map(|wait| wait.message.as_str()).collect();
+    if !waits.is_empty() {
+        text.push('\n');
+    }
+    for wait in waits {
+        text.push_str(&output::wrap("waits: ", &clean(wait)));
+    }
+    text
+}
+
+fn row(operation: &Operation, step: &Step) -> Vec<String> {
     let status = match step.changed {
         Some(false) => format!("{}, unchanged", step.status),
         Some(true) | None => step.status.to_string(),
     };
     let attempts = if step.attempt_number == 0 { String::new() } else { step.attempt_number.to_string() };
     let time = step.duration_ms.filter(|_| step.attempt_number > 0).map(|took| format!("{took} ms"));
-    vec![step.step_id.clone(), step.kind.clone(), status, attempts, time.unwrap_or_default()]
+    vec![clean(&operation.step_name(step)), step.kind.clone(), status, attempts, time.unwrap_or_default()]
 }
 
 #[cfg(test)]

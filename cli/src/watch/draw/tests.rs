@@ -40,6 +40,7 @@ fn started(step: &str, attempt: u32) -> Followed {
 
 fn log(step: &str, text: &str) -> Followed {
     Followed::Log(LogLine {
+        node_id: None,
         cursor: "1".to_owned(),
         step_id: step.to_owned(),
         attempt: 1,

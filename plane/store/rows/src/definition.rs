@@ -2,8 +2,8 @@
 
 use fettle_model::{
     digest::Digest,
-    name::Version,
-    plan::{Plan, Sources},
+    name::{OperationType, Version},
+    plan::Sources,
 };
 use fettle_store::{
     StoreError,
@@ -134,13 +134,12 @@ pub fn changed(known: DefinitionVersion, change: &DefinitionChange) -> Result<De
 ///
 /// # Errors
 /// `Conflict` then.
-pub fn check_usable(plan: &Plan, status: Option<&str>) -> Result<(), StoreError> {
-    let graph = &plan.graph;
+pub fn check_usable(operation_type: &OperationType, version: &Version, status: Option<&str>) -> Result<(), StoreError> {
     match status.and_then(DefinitionStatus::from_name).filter(|status| !status.is_usable()) {
         None => Ok(()),
         Some(status) => Err(StoreError::conflict(
             "definition.status",
-            format!("{}@{} is {}; choose another version", graph.operation_type, graph.version, status.name()),
+            format!("{operation_type}@{version} is {}; choose another version", status.name()),
         )),
     }
 }

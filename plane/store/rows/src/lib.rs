@@ -5,13 +5,17 @@
 
 pub mod audit;
 pub mod definition;
+pub mod ending;
 pub mod event;
 pub mod log;
 pub mod node;
+pub mod node_set;
 pub mod operation;
 pub mod project;
 pub mod report;
+pub mod retry;
 pub mod row;
 pub mod subject;
 pub mod task;
 pub mod token;
+pub mod waiting;

@@ -19,6 +19,7 @@ const LINE_LENGTH: usize = 8_192;
 #[derive(FromRow)]
 pub struct LogRow {
     sequence: i64,
+    node_id: String,
     step_id: String,
     attempt: i64,
     at: i64,
@@ -35,6 +36,7 @@ impl LogRow {
         let level: LogLevel = row::document(WHAT, &format!("\"{}\"", self.level))?;
         Ok(LogRecord {
             sequence: self.sequence,
+            node_id: row::parse(WHAT, &self.node_id)?,
             step_id: row::parse(WHAT, &self.step_id)?,
             attempt: row::number(WHAT, self.attempt)?,
             line: LogLine { at: self.at, level, text: self.text },

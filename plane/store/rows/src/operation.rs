@@ -6,9 +6,11 @@ use fettle_model::{plan::Plan, reference::Reference};
 use fettle_store::{
     StoreError,
     context::Context,
-    operation::{Ending, NewOperation, Operation, OperationState, Step, StepState},
+    id::NodeId,
+    operation::{Concurrency, Ending, NewOperation, Operation, OperationState, Step, StepState, Terms, TriggerSource},
     project::Project,
 };
+use serde::Serialize;
 use sqlx::FromRow;
 
 use crate::row;
@@ -16,13 +18,15 @@ use crate::row;
 const WHAT: &str = "operation";
 const STEP: &str = "operation step";
 
-/// Until allocations exist, every operation comes from a person or a program of a tenant.
-pub const TRIGGER: &str = "tenant_request";
-
 /// A state that does not fit its columns.
 #[derive(Debug, thiserror::Error)]
 #[error("status `{0}` does not fit the other columns")]
 struct BadState(String);
+
+/// A cause that this version does not know.
+#[derive(Debug, thiserror::Error)]
+#[error("trigger source `{0}` is unknown")]
+struct UnknownTrigger(String);
 
 /// A row as it is stored.
 #[derive(FromRow)]
@@ -39,6 +43,17 @@ pub struct OperationRow {
     correlation_id: String,
     trigger_source: String,
     linked_node_id: String,
+    linked_allocation_id: Option<String>,
+    total_nodes: i64,
+    run: i64,
+    priority: i64,
+    deadline: Option<i64>,
+    max_parallel_nodes: Option<i64>,
+    failure_budget: Option<i64>,
+    max_concurrency_global: Option<i64>,
+    max_concurrency_tenant: Option<i64>,
+    max_concurrency_project: Option<i64>,
+    requires: Option<String>,
     sources: String,
     inputs: String,
     plan_digest: String,
@@ -67,6 +82,27 @@ impl OperationRow {
         Ok(OperationState::Over { started_at, finished_at, ending })
     }
 
+    /// The row names the first node where there are several.
+    fn linked_node_id(&self) -> Result<Option<NodeId>, StoreError> {
+        (self.total_nodes == 1).then(|| row::parse(WHAT, &self.linked_node_id)).transpose()
+    }
+
+    fn terms(&self) -> Result<Terms, StoreError> {
+        let count = |value: Option<i64>| value.map(|value| row::number(WHAT, value)).transpose();
+        Ok(Terms {
+            priority: row::number(WHAT, self.priority)?,
+            deadline: row::optional_time(WHAT, self.deadline)?,
+            max_parallel_nodes: count(self.max_parallel_nodes)?,
+            failure_budget: count(self.failure_budget)?,
+            max_concurrency: Concurrency {
+                global: count(self.max_concurrency_global)?,
+                tenant: count(self.max_concurrency_tenant)?,
+                project: count(self.max_concurrency_project)?,
+            },
+            requires: row::optional_document(WHAT, self.requires.as_deref())?.unwrap_or_default(),
+        })
+    }
+
     /// The operation.
     ///
     /// # Errors
@@ -74,6 +110,8 @@ impl OperationRow {
     pub fn operation(self) -> Result<Operation, StoreError> {
         Ok(Operation {
             state: self.state()?,
+            linked_node_id: self.linked_node_id()?,
+            terms: self.terms()?,
             id: row::parse(WHAT, &self.operation_id)?,
             operation_type: row::parse(WHAT, &self.operation_type)?,
             version: row::parse(WHAT, &self.version)?,
@@ -83,11 +121,14 @@ impl OperationRow {
             },
             requested_by: self.requested_by_user_id,
             target_selector: row::document(WHAT, &self.target_selector)?,
-            node_id: row::parse(WHAT, &self.linked_node_id)?,
+            linked_allocation_id: self.linked_allocation_id,
+            total_nodes: row::number(WHAT, self.total_nodes)?,
+            run: row::number(WHAT, self.run)?,
             idempotency_key: self.idempotency_key,
             request_digest: row::parse(WHAT, &self.request_digest)?,
             correlation_id: self.correlation_id,
-            trigger_source: self.trigger_source,
+            trigger_source: TriggerSource::from_name(&self.trigger_source)
+                .ok_or_else(|| StoreError::corrupt(WHAT, UnknownTrigger(self.trigger_source)))?,
             sources: row::document(WHAT, &self.sources)?,
             inputs: row::document(WHAT, &self.inputs)?,
             plan_digest: row::parse(WHAT, &self.plan_digest)?,
@@ -102,6 +143,7 @@ impl OperationRow {
 #[derive(FromRow)]
 pub struct StepRow {
     task_id: String,
+    node_id: String,
     step_id: String,
     step_index: i64,
     kind: String,
@@ -140,6 +182,7 @@ impl StepRow {
         Ok(Step {
             state: self.state()?,
             task_id: row::parse(STEP, &self.task_id)?,
+            node_id: row::parse(STEP, &self.node_id)?,
             id: row::parse(STEP, &self.step_id)?,
             index: row::number(STEP, self.step_index)?,
             kind: row::parse(STEP, &self.kind)?,
@@ -162,6 +205,51 @@ pub fn total_steps(plan: &Plan) -> Result<u32, StoreError> {
     u32::try_from(plan.graph.steps.len()).map_err(|error| StoreError::corrupt("plan", error))
 }
 
+/// How many nodes an operation is for.
+///
+/// # Errors
+/// When there are too many to count.
+pub fn total_nodes(new: &NewOperation) -> Result<u32, StoreError> {
+    u32::try_from(new.tasks.len()).map_err(|error| StoreError::corrupt("plan", error))
+}
+
+/// The node that the row names: the only one, or the first of them.
+///
+/// # Errors
+/// `Conflict` when there is none.
+pub fn first_node(new: &NewOperation) -> Result<NodeId, StoreError> {
+    new.tasks.first().map(|task| task.node_id).ok_or_else(|| {
+        StoreError::conflict("operation.no_node", format!("operation {} is for no node; name at least one", new.id))
+    })
+}
+
+/// What a node must have; absent where any node will do, so that leasing has nothing to compare.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn requires(new: &NewOperation) -> Result<Option<String>, StoreError> {
+    Some(&new.terms.requires)
+        .filter(|requires| !requires.is_empty())
+        .map(|requires| row::text(WHAT, requires))
+        .transpose()
+}
+
+#[derive(Serialize)]
+struct TaskColumns {
+    task_id: String,
+    node_id: String,
+}
+
+/// The tasks, as a list of objects with `task_id` and `node_id`.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn tasks(new: &NewOperation) -> Result<String, StoreError> {
+    let columns =
+        new.tasks.iter().map(|task| TaskColumns { task_id: task.id.to_string(), node_id: task.node_id.to_string() });
+    row::text(WHAT, &columns.collect::<Vec<_>>())
+}
+
 /// The operation that was just created.
 ///
 /// # Errors
@@ -174,11 +262,15 @@ pub fn created(new: &NewOperation, context: &Context) -> Result<Operation, Store
         project: new.project.clone(),
         requested_by: context.actor.to_string(),
         target_selector: new.target_selector.clone(),
-        node_id: new.node_id,
+        linked_node_id: if let [task] = new.tasks.as_slice() { Some(task.node_id) } else { None },
+        linked_allocation_id: new.linked_allocation_id.clone(),
+        total_nodes: total_nodes(new)?,
+        run: 1,
+        terms: new.terms.clone(),
         idempotency_key: new.idempotency_key.clone(),
         request_digest: new.request_digest,
         correlation_id: context.correlation_id.clone(),
-        trigger_source: TRIGGER.to_owned(),
+        trigger_source: new.trigger_source,
         sources: new.plan.graph.sources.clone(),
         inputs: new.plan.inputs.clone(),
         plan_digest: new.plan_digest,

@@ -9,10 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sqlx::FromRow;
 
-use crate::{
-    row,
-    subject::{Subject, with},
-};
+use crate::{row, subject::with, task::Held};
 
 /// What an event's payload says of its step.
 #[derive(FromRow)]
@@ -30,12 +27,13 @@ impl ProgressRow {
     /// When a column is malformed.
     pub fn payload(
         &self,
-        subject: &Subject,
+        held: &Held,
         step_id: &StepId,
         status: StepStatus,
         fields: Value,
     ) -> Result<Value, StoreError> {
         let facts = json!({
+            "node_id": held.node_id,
             "current_step_index": self.step_index,
             "current_step_name": step_id,
             "step_status": status,
@@ -43,7 +41,7 @@ impl ProgressRow {
             "step_percent": self.percent,
             "attempt_number": self.attempt_number,
         });
-        Ok(with(with(subject.payload(), facts), fields))
+        Ok(with(with(held.subject.payload(), facts), fields))
     }
 }
 

@@ -1,32 +1,26 @@
 //! What every event and audit row of an operation says of it.
 
-use fettle_store::{
-    StoreError,
-    change::Change,
-    context::Context,
-    id::{NodeId, OperationId},
-    operation::NewOperation,
-};
+use fettle_store::{StoreError, change::Change, context::Context, id::OperationId, operation::NewOperation};
 use serde_json::{Value, json};
 use sqlx::FromRow;
 
 use crate::row;
 
-/// The facts of an operation that never change.
+/// The facts of an operation that change with a new run only.
 #[derive(Clone, Debug, FromRow)]
 pub struct Subject {
     /// Which.
     pub operation_id: String,
-    operation_type: String,
+    /// Its type.
+    pub operation_type: String,
     version: String,
     org_id: String,
     project_id: String,
     /// Follows it everywhere.
     pub correlation_id: String,
-    #[sqlx(rename = "linked_node_id")]
-    node_id: String,
     /// How many steps it has.
     pub total_steps: i64,
+    run: i64,
 }
 
 impl Subject {
@@ -40,8 +34,8 @@ impl Subject {
             org_id: new.project.org_id.to_string(),
             project_id: new.project.project_id.to_string(),
             correlation_id: context.correlation_id.clone(),
-            node_id: new.node_id.to_string(),
             total_steps: i64::try_from(new.plan.graph.steps.len()).unwrap_or(i64::MAX),
+            run: 1,
         }
     }
 
@@ -55,9 +49,9 @@ impl Subject {
             "org_id": self.org_id,
             "project_id": self.project_id,
             "correlation_id": self.correlation_id,
-            "node_id": self.node_id,
             "resource_name": self.resource_name(),
             "total_steps": self.total_steps,
+            "run": self.run,
         })
     }
 
@@ -71,14 +65,6 @@ impl Subject {
     #[must_use]
     pub fn scope(&self) -> String {
         format!("{}/{}", self.org_id, self.project_id)
-    }
-
-    /// Its node.
-    ///
-    /// # Errors
-    /// When it is malformed.
-    pub fn node_id(&self) -> Result<NodeId, StoreError> {
-        row::parse("operation", &self.node_id)
     }
 
     /// Something of it changes.

@@ -80,6 +80,8 @@ pub enum TaskEnding {
     },
     /// It was canceled.
     Canceled,
+    /// It is never started: too many other nodes have failed.
+    Skipped,
 }
 
 impl TaskEnding {
@@ -102,6 +104,7 @@ impl TaskEnding {
             Self::Succeeded => "succeeded",
             Self::Failed { .. } => "failed",
             Self::Canceled => "canceled",
+            Self::Skipped => "skipped",
         }
     }
 }
@@ -132,6 +135,8 @@ pub struct LeasedRow {
     sources: String,
     inputs: String,
     plan_digest: String,
+    epoch: i64,
+    run: i64,
 }
 
 impl LeasedRow {
@@ -141,14 +146,20 @@ impl LeasedRow {
         (format!("{}/{}", self.org_id, self.project_id), self.correlation_id.clone())
     }
 
-    /// The lease of a task under an epoch.
+    /// Whether a step of it may have a result: nothing can be accepted before the first lease of the first run.
+    #[must_use]
+    pub const fn may_have_results(&self) -> bool {
+        self.epoch > 1 || self.run > 1
+    }
+
+    /// The lease of a task.
     ///
     /// # Errors
     /// When a column is malformed.
-    pub fn lease(self, task_id: &str, epoch: i64, accepted: BTreeMap<StepId, Value>) -> Result<Lease, StoreError> {
+    pub fn lease(self, task_id: &str, accepted: BTreeMap<StepId, Value>) -> Result<Lease, StoreError> {
         Ok(Lease {
             task_id: row::parse(WHAT, task_id)?,
-            epoch: Epoch(row::number(WHAT, epoch)?),
+            epoch: Epoch(row::number(WHAT, self.epoch)?),
             task: Task {
                 task_id: task_id.to_owned(),
                 operation_id: self.operation_id,

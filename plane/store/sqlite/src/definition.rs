@@ -1,10 +1,7 @@
 //! Registered operation definitions.
 
 use async_trait::async_trait;
-use fettle_model::{
-    name::{OperationType, Version},
-    plan::Plan,
-};
+use fettle_model::name::{OperationType, Version};
 use fettle_store::{
     StoreError,
     context::Context,
@@ -124,17 +121,20 @@ async fn change(
 }
 
 /// Refuses an operation of a version that was retired, or is a draft, at the moment at which it is created.
-pub(crate) async fn insist_on_usable(unit: &mut Unit, plan: &Plan) -> Result<(), StoreError> {
-    let graph = &plan.graph;
+pub(crate) async fn insist_on_usable(
+    unit: &mut Unit,
+    operation_type: &OperationType,
+    version: &Version,
+) -> Result<(), StoreError> {
     let status: Option<String> = sqlx::query_scalar(
         "SELECT status FROM operation_definition_versions WHERE operation_type = $1 AND version = $2",
     )
-    .bind(graph.operation_type.as_str())
-    .bind(graph.version.as_str())
+    .bind(operation_type.as_str())
+    .bind(version.as_str())
     .fetch_optional(&mut unit.connection)
     .await
     .map_err(unavailable("create_operation"))?;
-    check_usable(plan, status.as_deref())
+    check_usable(operation_type, version, status.as_deref())
 }
 
 #[async_trait]

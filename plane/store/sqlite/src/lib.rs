@@ -10,6 +10,7 @@ mod error;
 mod event;
 mod log;
 mod node;
+mod node_set;
 mod operation;
 mod project;
 mod task;

@@ -4,21 +4,21 @@ use async_trait::async_trait;
 use fettle_model::{name::StepId, task::LogLine};
 use fettle_store::{
     StoreError,
-    id::OperationId,
+    id::{NodeId, OperationId},
     log::{LogRecord, LogStore},
     page::Page,
 };
 pub(crate) use fettle_store_rows::log::prefix;
 use fettle_store_rows::log::{LogRow, kept};
 
-use crate::{SqliteStore, error::unavailable, row, writer::Unit};
+use crate::{SqliteStore, error::unavailable, row, task::report::Target, writer::Unit};
 
 const WHAT: &str = "log line";
 
 /// Appends lines of a step that has `stored` already; answers how many were kept.
 pub(crate) async fn append(
     unit: &mut Unit,
-    operation_id: &str,
+    target: &Target,
     step_id: &StepId,
     attempt: u32,
     stored: i64,
@@ -29,10 +29,11 @@ pub(crate) async fn append(
         return Ok(0);
     }
     sqlx::query(
-        "INSERT INTO operation_logs (operation_id, step_id, attempt, at, level, text)
-         SELECT $1, $2, $3, value ->> 'at', value ->> 'level', value ->> 'text' FROM json_each($4) ORDER BY key",
+        "INSERT INTO operation_logs (operation_id, node_id, step_id, attempt, at, level, text)
+         SELECT $1, $2, $3, $4, value ->> 'at', value ->> 'level', value ->> 'text' FROM json_each($5) ORDER BY key",
     )
-    .bind(operation_id)
+    .bind(&target.held.subject.operation_id)
+    .bind(&target.held.node_id)
     .bind(step_id.as_str())
     .bind(attempt)
     .bind(row::text(WHAT, &kept)?)
@@ -47,18 +48,21 @@ impl LogStore for SqliteStore {
     async fn logs(
         &self,
         operation: OperationId,
+        node: Option<NodeId>,
         step: Option<&StepId>,
         page: Page<i64>,
     ) -> Result<Vec<LogRecord>, StoreError> {
         let rows: Vec<LogRow> = sqlx::query_as(
-            "SELECT sequence, step_id, attempt, at, level, text FROM operation_logs
+            "SELECT sequence, node_id, step_id, attempt, at, level, text FROM operation_logs
              WHERE operation_id = $1 AND sequence > $2 AND ($3 IS NULL OR step_id = $3)
+                 AND ($5 IS NULL OR node_id = $5)
              ORDER BY sequence LIMIT $4",
         )
         .bind(operation.to_string())
         .bind(page.after.unwrap_or(0))
         .bind(step.map(StepId::as_str))
         .bind(page.size)
+        .bind(node.map(|id| id.to_string()))
         .fetch_all(&self.readers)
         .await
         .map_err(unavailable("logs"))?;

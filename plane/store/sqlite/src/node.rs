@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use fettle_store::{
     StoreError,
+    change::Change,
     context::Context,
     id::NodeId,
     node::{NewNode, Node, NodeFacts, NodeStore},
@@ -15,8 +16,8 @@ use crate::{SqliteStore, audit, error::unavailable, row, writer::Unit};
 macro_rules! columns {
     ($rest:literal) => {
         concat!(
-            "SELECT node_id, name, org_id, project_id, host_version, capabilities, slots, registered_at,
-                 last_heartbeat_at,
+            "SELECT node_id, name, org_id, project_id, host_version, capabilities, labels, slots,
+                 registered_at, last_heartbeat_at,
                  (SELECT count(*) FROM tasks WHERE tasks.node_id = nodes.node_id AND tasks.status = 'leased')
                      AS running_tasks
              FROM nodes ",
@@ -100,7 +101,7 @@ async fn insert(unit: &mut Unit, new: &NewNode, token: &Joining, context: &Conte
 
 async fn update(unit: &mut Unit, id: NodeId, facts: &NodeFacts) -> Result<(), StoreError> {
     let updated = sqlx::query(
-        "UPDATE nodes SET name = $2, host_version = $3, capabilities = $4, slots = $5 WHERE node_id = $1
+        "UPDATE nodes SET name = $2, host_version = $3, capabilities = $4, slots = $5, labels = $6 WHERE node_id = $1
              AND NOT EXISTS (SELECT 1 FROM nodes AS other WHERE other.name = $2 AND other.node_id <> $1)",
     )
     .bind(id.to_string())
@@ -108,6 +109,7 @@ async fn update(unit: &mut Unit, id: NodeId, facts: &NodeFacts) -> Result<(), St
     .bind(&facts.host_version)
     .bind(row::text(WHAT, &facts.capabilities)?)
     .bind(facts.slots)
+    .bind(row::text(WHAT, &facts.labels)?)
     .execute(&mut unit.connection)
     .await
     .map_err(unavailable("update_node"))?;
@@ -143,6 +145,8 @@ impl NodeStore for SqliteStore {
                     let node = read(unit, id).await?;
                     let scope = audit::scope(node.owner.as_ref());
                     audit::record(unit, &context, &scope, "node.update", &format!("nodes/{id}")).await?;
+                    // It may have now what a task waited for.
+                    unit.announce(Change::TaskReady(id));
                     Ok(node)
                 })
             })

@@ -68,8 +68,9 @@ impl Writer {
                 let keep = result.is_ok();
                 let reply: Reply = Box::new(move |failed| {
                     let _ = sender.send(match failed {
-                        Some(reason) if keep => Err(unavailable(verb)(CommitFailed(reason.to_owned()))),
-                        _ => result,
+                        // What it refused may have been refused for the sake of what was not written.
+                        Some(reason) => Err(unavailable(verb)(CommitFailed(reason.to_owned()))),
+                        None => result,
                     });
                 });
                 (keep, reply)

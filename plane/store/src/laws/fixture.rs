@@ -1,6 +1,9 @@
 //! What the laws are about: one project, nodes, operations of two steps.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fettle_model::{
     catalog::Catalog,
@@ -8,6 +11,7 @@ use fettle_model::{
     denial::Denial,
     digest::Digest,
     document,
+    failure::{Failure, FailureClass},
     name::StepId,
     operation::StepOutcome,
     plan::{self, Plan, Sources},
@@ -22,7 +26,7 @@ use crate::{
     context::{Actor, Context},
     id::{JoinTokenId, NodeId, OperationId, TaskId},
     node::{NewNode, Node, NodeFacts},
-    operation::{Created, NewOperation, Operation},
+    operation::{Created, NewOperation, NewRun, NewTask, Operation, Terms, TriggerSource},
     page::Page,
     project::Project,
     secret::SecretHash,
@@ -121,6 +125,7 @@ pub fn joining(number: u128, name: &str, slots: u32) -> NewNode {
             name: name.to_owned(),
             host_version: "1".to_owned(),
             capabilities: BTreeMap::from([("gpu.vendor".to_owned(), "nvidia".to_owned())]),
+            labels: BTreeMap::from([("region".to_owned(), "eu".to_owned())]),
             slots,
         },
         hash: SecretHash::of(&format!("secret of {number}")),
@@ -141,10 +146,12 @@ pub fn new_operation(number: u128, node: &Node, key: Option<&str>) -> NewOperati
     let plan = plan();
     NewOperation {
         id: OperationId::new(ulid(number)),
-        task_id: TaskId::new(ulid(1_000_000 + number)),
+        tasks: vec![NewTask { id: TaskId::new(ulid(1_000_000 + number * 1000)), node_id: node.id }],
         project: project("demo"),
         target_selector: json!({ "node": node.facts.name }),
-        node_id: node.id,
+        trigger_source: TriggerSource::TenantRequest,
+        linked_allocation_id: None,
+        terms: Terms::default(),
         idempotency_key: key.map(str::to_owned),
         request_digest: Digest::of(b"request"),
         plan_digest: plan.digest().unwrap(),
@@ -159,6 +166,52 @@ pub async fn submit(store: &dyn Store, number: u128, node: &Node) -> Operation {
         Created::New(operation) => operation,
         Created::Repeated(_) => panic!("it was there already"),
     }
+}
+
+/// The same operation for several nodes.
+#[must_use]
+pub fn on_nodes(new: NewOperation, nodes: &[Node]) -> NewOperation {
+    let first: Ulid = new.tasks[0].id.to_string().parse().unwrap();
+    let task = |(number, node): (usize, &Node)| NewTask {
+        id: TaskId::new(Ulid(first.0 + u128::try_from(number).unwrap())),
+        node_id: node.id,
+    };
+    NewOperation { tasks: nodes.iter().enumerate().map(task).collect(), ..new }
+}
+
+/// Creates it.
+pub async fn create(store: &dyn Store, new: NewOperation) -> Operation {
+    store.ensure_project(new.project.clone(), when(1)).await.unwrap();
+    match store.create_operation(new, when(1)).await.unwrap() {
+        Created::New(operation) => operation,
+        Created::Repeated(_) => panic!("it was there already"),
+    }
+}
+
+/// A new run on all nodes where it did not succeed.
+#[must_use]
+pub fn new_run(number: u128) -> NewRun {
+    NewRun {
+        task_ids: (0..9).map(|one| TaskId::new(ulid(9_000_000 + number * 1000 + one))).collect(),
+        nodes: None,
+        not_reusable: BTreeSet::new(),
+        accept_unknown: false,
+        deadline: None,
+    }
+}
+
+/// A failure of that class.
+#[must_use]
+pub fn failure(class: FailureClass) -> Failure {
+    Failure { class, code: "test.failed".to_owned(), message: "it failed".to_owned() }
+}
+
+/// A step fails for good.
+#[must_use]
+pub fn failed(name: &str, class: FailureClass) -> StepEvent {
+    let result = StepOutcome::Failed { failure: failure(class) };
+    let at = at(12).as_millisecond();
+    StepEvent::Finished { step_id: step(name), attempt: 1, result, duration_ms: 5, at }
 }
 
 /// The operation as it is now.

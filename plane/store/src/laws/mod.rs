@@ -4,11 +4,14 @@
 
 pub mod definitions;
 pub mod denials;
+pub mod execution;
 pub mod fixture;
 pub mod leases;
+pub mod node_sets;
 pub mod nodes;
 pub mod operations;
 pub mod reports;
+pub mod retries;
 pub mod tokens;
 
 /// Makes one test per law. `$open` is an async function that answers a guard and an empty store.
@@ -23,10 +26,22 @@ macro_rules! laws {
                 a_project_keeps_its_organisation;
             nodes: a_join_token_is_used_up, a_lost_answer_does_not_use_a_join_token_up_twice, a_name_is_not_taken_over,
                 an_expired_join_token_joins_nobody, a_heartbeat_is_remembered;
+            node_sets: a_node_set_holds_what_was_put_last, a_node_set_is_gone_once_it_is_deleted;
             operations: creating_writes_everything_at_once, a_key_makes_one_operation,
                 a_key_with_another_request_is_refused, the_same_key_at_once_makes_one_operation, lists_are_paged,
                 canceling_what_no_node_has_taken_ends_it, canceling_what_runs_asks_the_node,
                 what_is_over_cannot_be_canceled, another_project_sees_nothing;
+            execution: an_operation_has_one_task_per_node, an_operation_of_no_node_is_refused,
+                a_failure_beyond_the_budget_skips_the_rest, only_so_many_nodes_work_on_it_at_once,
+                only_so_many_operations_of_a_type_are_under_way, organisations_take_turns_on_a_node,
+                the_higher_priority_goes_first, a_node_that_lacks_a_capability_is_given_nothing,
+                a_task_says_why_it_waits, what_waits_past_its_deadline_fails, what_runs_past_its_deadline_is_stopped,
+                logs_say_which_node;
+            retries: a_retry_keeps_what_succeeded, a_retry_runs_a_step_again_that_is_not_reusable,
+                attempts_are_numbered_across_runs, a_retry_leaves_nodes_alone_that_succeeded,
+                a_retry_of_one_node_leaves_the_others_as_they_are, an_unknown_outcome_is_for_a_person,
+                what_is_not_over_or_succeeded_is_not_retried, what_was_canceled_is_retried,
+                a_report_of_an_earlier_run_changes_nothing;
             leases: each_lease_has_a_higher_epoch, a_node_is_never_given_more_than_its_slots,
                 a_task_is_leased_to_its_own_node_only, an_unacknowledged_lease_expires, a_lease_that_expired_is_held_again_under_its_epoch, an_extension_tells_a_task_that_is_over, an_extended_lease_does_not_expire,
                 nothing_is_accepted_under_an_old_epoch, nothing_is_accepted_after_expiry_before_the_next_lease,

@@ -24,7 +24,7 @@ pub async fn an_event_is_applied_once(store: &dyn Store) {
         assert_eq!(report(store, lease, 1, started("first")).await, Verdict::Accepted);
         assert_eq!(report(store, lease, 2, logged("first", &["one", "two"])).await, Verdict::Accepted);
     }
-    assert_eq!(store.logs(operation.id, None, all()).await.unwrap().len(), 2);
+    assert_eq!(store.logs(operation.id, None, None, all()).await.unwrap().len(), 2);
     assert_eq!(store.events(operation.id, all()).await.unwrap().len(), 2);
 }
 
@@ -73,7 +73,7 @@ pub async fn an_unknown_step_is_refused_alone(store: &dyn Store) {
     assert!(matches!(verdicts[2], Err(StoreError::NotFound { .. })));
     assert!(verdicts[0].is_ok() && verdicts[3].is_ok());
     assert_eq!(store.steps(operation.id).await.unwrap()[0].state.status(), StepStatus::Running);
-    assert_eq!(store.logs(operation.id, None, all()).await.unwrap().len(), 1);
+    assert_eq!(store.logs(operation.id, None, None, all()).await.unwrap().len(), 1);
 }
 
 /// Success is what the steps say, not what the host says.
@@ -177,7 +177,7 @@ pub async fn logs_are_paged_by_step(store: &dyn Store) {
     report(store, lease, 3, logged("first", &["d", "e"])).await;
     let (mut after, mut texts) = (None, Vec::new());
     loop {
-        let page = store.logs(operation.id, None, Page { after, size: 2 }).await.unwrap();
+        let page = store.logs(operation.id, None, None, Page { after, size: 2 }).await.unwrap();
         texts.extend(page.iter().map(|record| record.line.text.clone()));
         match page.last() {
             Some(last) => after = Some(last.sequence),
@@ -185,7 +185,7 @@ pub async fn logs_are_paged_by_step(store: &dyn Store) {
         }
     }
     assert_eq!(texts, ["a", "b", "c", "d", "e"]);
-    let first = store.logs(operation.id, Some(&step("first")), all()).await.unwrap();
+    let first = store.logs(operation.id, None, Some(&step("first")), all()).await.unwrap();
     assert_eq!(first.iter().map(|record| record.line.text.as_str()).collect::<String>(), "abde");
     assert_eq!(store.steps(operation.id).await.unwrap()[0].last_log.as_deref(), Some("e"));
 }
@@ -195,7 +195,7 @@ pub async fn long_lines_are_cut(store: &dyn Store) {
     let (node, operation, lease) = running(store).await;
     let long = "ä".repeat(20_000);
     report(store, key(&node, &lease), 1, logged("first", &[&long])).await;
-    let stored = store.logs(operation.id, None, all()).await.unwrap();
+    let stored = store.logs(operation.id, None, None, all()).await.unwrap();
     assert_eq!(stored[0].line.text.chars().count(), 8_192);
 }
 

@@ -47,6 +47,7 @@ pub(crate) fn registration(name: &str, slots: u32, node_id: &str) -> RegisterReq
         name: name.to_owned(),
         host_version: "0.1.0".to_owned(),
         capabilities: HashMap::from([("gpu.vendor".to_owned(), "nvidia".to_owned())]),
+        labels: HashMap::from([("region".to_owned(), "eu".to_owned()), ("role".to_owned(), name.to_owned())]),
         slots,
         node_id: node_id.to_owned(),
     }

@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 
 use fettle_store::{node::Node, token::Access};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::state::State;
-
-/// Heartbeats that may be missing before a node counts as offline.
-const MISSING: u32 = 3;
 
 /// A node.
 #[derive(Serialize, ToSchema)]
@@ -26,6 +23,8 @@ pub(crate) struct NodeView {
     project_id: Option<String>,
     /// What it has: `gpu.vendor` -> `nvidia`.
     capabilities: BTreeMap<String, String>,
+    /// What its operator calls it by: `region` -> `eu`.
+    labels: BTreeMap<String, String>,
     /// Tasks it executes at once.
     slots: u32,
     /// Tasks it holds now.
@@ -41,13 +40,13 @@ pub(crate) struct NodeView {
 
 impl NodeView {
     pub(super) fn new(node: Node, state: &State) -> Self {
-        let silence = state.config.heartbeat_interval.saturating_mul(MISSING);
         Self {
             id: node.id.to_string(),
-            status: if is_online(&node, silence, state.clock.now()) { "online" } else { "offline" },
+            status: if is_online(&node, state.heard_since()) { "online" } else { "offline" },
             project_id: node.owner.map(|owner| owner.project_id.to_string()),
             name: node.facts.name,
             capabilities: node.facts.capabilities,
+            labels: node.facts.labels,
             slots: node.facts.slots,
             running_tasks: node.running_tasks,
             host_version: node.facts.host_version,
@@ -57,9 +56,8 @@ impl NodeView {
     }
 }
 
-fn is_online(node: &Node, silence: std::time::Duration, now: Timestamp) -> bool {
-    let silence = SignedDuration::try_from(silence).unwrap_or(SignedDuration::MAX);
-    node.last_heartbeat_at.is_some_and(|last| now.duration_since(last) <= silence)
+fn is_online(node: &Node, heard_since: Timestamp) -> bool {
+    node.last_heartbeat_at.is_some_and(|last| last >= heard_since)
 }
 
 /// Common nodes are seen by everybody, others by those who see their project.

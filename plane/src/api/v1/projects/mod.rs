@@ -1,3 +1,6 @@
 //! /api/v1/projects/{project}
 
+pub(crate) mod allocations;
+pub(crate) mod node_groups;
+mod node_set;
 pub(crate) mod operations;

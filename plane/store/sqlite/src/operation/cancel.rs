@@ -7,7 +7,11 @@ use fettle_store_rows::operation::is_over;
 use crate::{
     audit,
     error::unavailable,
-    operation::{ending, read, subject},
+    operation::{
+        ending, read,
+        subject::{self, Subject},
+    },
+    row,
     writer::Unit,
 };
 
@@ -33,17 +37,7 @@ pub(crate) async fn cancel(
         .await
         .map_err(unavailable(VERB))?;
     let subject = subject::read(unit, &id.to_string()).await?;
-    for (task_id,) in open_tasks(unit, id, "ready").await? {
-        ending::end_task(unit, &subject, &task_id, &ending::TaskEnding::Canceled, context).await?;
-    }
-    if !open_tasks(unit, id, "leased").await?.is_empty() {
-        sqlx::query("UPDATE tasks SET cancel_requested = 1 WHERE operation_id = $1 AND status = 'leased'")
-            .bind(id.to_string())
-            .execute(&mut unit.connection)
-            .await
-            .map_err(unavailable(VERB))?;
-        unit.announce(Change::CancelRequested(subject.node_id()?));
-    }
+    stop_tasks(unit, &subject, &ending::TaskEnding::Canceled, context).await?;
     audit::record(unit, context, &subject.scope(), "operation.cancel", &subject.resource_name()).await?;
     unit.announce(subject.change()?);
     find(unit, project, id).await
@@ -53,11 +47,31 @@ async fn find(unit: &mut Unit, project: &Label, id: OperationId) -> Result<Opera
     read::by_id(&mut unit.connection, project, id).await?.ok_or_else(|| StoreError::not_found("operation", id))
 }
 
-async fn open_tasks(unit: &mut Unit, id: OperationId, status: &str) -> Result<Vec<(String,)>, StoreError> {
-    sqlx::query_as("SELECT task_id FROM tasks WHERE operation_id = $1 AND status = $2")
-        .bind(id.to_string())
-        .bind(status)
-        .fetch_all(&mut unit.connection)
-        .await
-        .map_err(unavailable(VERB))
+/// Ends the tasks that no node has taken, and asks the nodes of the others to stop.
+pub(crate) async fn stop_tasks(
+    unit: &mut Unit,
+    subject: &Subject,
+    ending: &ending::TaskEnding,
+    context: &Context,
+) -> Result<(), StoreError> {
+    let asked: Vec<(String,)> = sqlx::query_as(
+        "UPDATE tasks SET cancel_requested = 1 WHERE operation_id = $1 AND status = 'leased' RETURNING node_id",
+    )
+    .bind(&subject.operation_id)
+    .fetch_all(&mut unit.connection)
+    .await
+    .map_err(unavailable(VERB))?;
+    for (node_id,) in asked {
+        unit.announce(Change::CancelRequested(row::parse("node", &node_id)?));
+    }
+    let ready: Vec<(String,)> =
+        sqlx::query_as("SELECT task_id FROM tasks WHERE operation_id = $1 AND status = 'ready' ORDER BY task_id")
+            .bind(&subject.operation_id)
+            .fetch_all(&mut unit.connection)
+            .await
+            .map_err(unavailable(VERB))?;
+    for (task_id,) in ready {
+        ending::end_task(unit, subject, &task_id, ending, context).await?;
+    }
+    Ok(())
 }

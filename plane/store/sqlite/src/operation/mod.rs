@@ -2,9 +2,12 @@
 
 mod cancel;
 mod create;
+mod deadline;
 pub(crate) mod ending;
 mod read;
+mod retry;
 pub(crate) mod subject;
+mod waiting;
 
 use async_trait::async_trait;
 use fettle_model::{name::Label, operation::OperationStatus};
@@ -12,11 +15,13 @@ use fettle_store::{
     StoreError,
     context::Context,
     id::OperationId,
-    operation::{Created, NewOperation, Operation, OperationStore, Step},
+    operation::{Created, NewOperation, NewRun, NodeTask, Operation, OperationStore, Step},
     page::Page,
 };
 
-use crate::{SqliteStore, error::unavailable};
+use jiff::Timestamp;
+
+use crate::{SqliteStore, error::unavailable, row};
 
 #[async_trait]
 impl OperationStore for SqliteStore {
@@ -65,5 +70,42 @@ impl OperationStore for SqliteStore {
                 Box::pin(async move { cancel::cancel(unit, &project, id, &context).await })
             })
             .await
+    }
+
+    async fn node_tasks(&self, id: OperationId, heard_since: Timestamp) -> Result<Vec<NodeTask>, StoreError> {
+        let mut reader = self.readers.acquire().await.map_err(unavailable("node_tasks"))?;
+        waiting::node_tasks(&mut reader, id, heard_since).await
+    }
+
+    async fn retry_operation(
+        &self,
+        project: &Label,
+        id: OperationId,
+        run: NewRun,
+        context: Context,
+    ) -> Result<Operation, StoreError> {
+        let project = project.clone();
+        self.writer
+            .run("retry_operation", move |unit| {
+                Box::pin(async move { retry::retry(unit, &project, id, &run, &context).await })
+            })
+            .await
+    }
+
+    async fn expire_operations(&self, context: Context) -> Result<u64, StoreError> {
+        self.writer
+            .run("expire_operations", move |unit| Box::pin(async move { deadline::expire(unit, &context).await }))
+            .await
+    }
+
+    async fn next_operation_deadline(&self) -> Result<Option<Timestamp>, StoreError> {
+        let next: Option<i64> = sqlx::query_scalar(
+            "SELECT min(deadline) FROM operations
+             WHERE deadline IS NOT NULL AND finished_at IS NULL AND deadline_passed = 0",
+        )
+        .fetch_one(&self.readers)
+        .await
+        .map_err(unavailable("next_operation_deadline"))?;
+        row::optional_time("operation", next)
     }
 }

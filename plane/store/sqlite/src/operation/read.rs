@@ -68,11 +68,13 @@ pub(crate) async fn list(
 
 /// The steps of an operation.
 pub(crate) async fn steps(connection: &mut SqliteConnection, id: OperationId) -> Result<Vec<Step>, StoreError> {
-    let rows: Vec<StepRow> =
-        sqlx::query_as("SELECT * FROM operation_steps WHERE operation_id = $1 ORDER BY step_index, task_id")
-            .bind(id.to_string())
-            .fetch_all(connection)
-            .await
-            .map_err(unavailable("steps"))?;
+    let rows: Vec<StepRow> = sqlx::query_as(
+        "SELECT operation_steps.*, tasks.node_id AS node_id FROM tasks JOIN operation_steps USING (task_id)
+         WHERE tasks.operation_id = $1 AND superseded = 0 ORDER BY tasks.node_id, step_index",
+    )
+    .bind(id.to_string())
+    .fetch_all(connection)
+    .await
+    .map_err(unavailable("steps"))?;
     rows.into_iter().map(StepRow::step).collect()
 }

@@ -1,6 +1,6 @@
 //! Ending leases that nobody holds any more.
 
-use fettle_store::{StoreError, change::Change, context::Context};
+use fettle_store::{StoreError, change::Change, context::Context, id::NodeId};
 
 use crate::{
     audit,
@@ -9,23 +9,25 @@ use crate::{
         ending::{self, TaskEnding},
         subject::{self, Subject},
     },
+    row,
     writer::Unit,
 };
 
 const VERB: &str = "expire_leases";
 
 pub(crate) async fn expire(unit: &mut Unit, context: &Context) -> Result<u64, StoreError> {
-    let due: Vec<(String, String)> = sqlx::query_as(
-        "SELECT task_id, operation_id FROM tasks WHERE status = 'leased' AND deadline <= $1 ORDER BY task_id",
+    let due: Vec<(String, String, String)> = sqlx::query_as(
+        "SELECT task_id, operation_id, node_id FROM tasks WHERE status = 'leased' AND deadline <= $1 ORDER BY task_id",
     )
     .bind(context.at.as_millisecond())
     .fetch_all(&mut unit.connection)
     .await
     .map_err(unavailable(VERB))?;
     let mut ended = 0;
-    for (task_id, operation_id) in due {
+    for (task_id, operation_id, node_id) in due {
         let subject = subject::read(unit, &operation_id).await?;
-        end_lease(unit, &subject, &task_id, "task.lease_expire", context).await?;
+        let node_id = row::parse("task", &node_id)?;
+        end_lease(unit, &subject, &task_id, node_id, "task.lease_expire", context).await?;
         ended += 1;
     }
     Ok(ended)
@@ -37,6 +39,7 @@ pub(crate) async fn end_lease(
     unit: &mut Unit,
     subject: &Subject,
     task_id: &str,
+    node_id: NodeId,
     action: &'static str,
     context: &Context,
 ) -> Result<(), StoreError> {
@@ -48,9 +51,12 @@ pub(crate) async fn end_lease(
             .await
             .map_err(unavailable(VERB))?;
     if returned.rows_affected() == 0 {
-        return ending::end_task(unit, subject, task_id, &TaskEnding::Canceled, context).await;
+        ending::end_task(unit, subject, task_id, &TaskEnding::Canceled, context).await?;
+        // Its slot is free for another task.
+        unit.announce(Change::TaskReady(node_id));
+        return Ok(());
     }
-    unit.announce(Change::TaskReady(subject.node_id()?));
+    unit.announce(Change::TaskReady(node_id));
     unit.announce(Change::Lease);
     Ok(())
 }

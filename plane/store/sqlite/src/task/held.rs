@@ -17,8 +17,8 @@ use crate::{error::unavailable, operation::subject, row, writer::Unit};
 pub(crate) async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Held>, StoreError> {
     sqlx::query_as(
         "SELECT tasks.node_id AS task_node_id, tasks.status AS task_status, epoch, acknowledged, last_sequence,
-             cancel_requested, operation_id, operation_type, version, org_id, project_id, correlation_id,
-             linked_node_id, total_steps
+             cancel_requested, operation_id, operation_type, version, operations.org_id AS org_id, project_id,
+             correlation_id, total_steps, operations.run AS run
          FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1",
     )
     .bind(task_id.to_string())
@@ -125,7 +125,7 @@ async fn return_lost(
     for (task_id, operation_id) in leased {
         if !renewed.contains(&row::parse("task", &task_id)?) {
             let subject = subject::read(unit, &operation_id).await?;
-            super::expire::end_lease(unit, &subject, &task_id, "task.lease_lost", context).await?;
+            super::expire::end_lease(unit, &subject, &task_id, node_id, "task.lease_lost", context).await?;
         }
     }
     Ok(())

@@ -9,6 +9,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sqlx::SqliteConnection;
 
+use super::{
+    admission,
+    queue::{self, Candidate},
+};
 use crate::{audit, error::unavailable, writer::Unit};
 
 const VERB: &str = "lease_tasks";
@@ -30,46 +34,53 @@ pub(crate) async fn lease(
     acknowledge_by: Timestamp,
     context: &Context,
 ) -> Result<Vec<Lease>, StoreError> {
-    let room = free_slots(unit, node_id).await?.min(i64::from(limit));
-    if room <= 0 {
+    let node = admission::node(unit, node_id).await?;
+    let room = node.free().min(limit) as usize;
+    if room == 0 {
         return Ok(Vec::new());
     }
-    let mut leased: Vec<(String, i64)> = sqlx::query_as(
-        "UPDATE tasks SET status = 'leased', epoch = epoch + 1, deadline = $3, acknowledged = 0
-         WHERE task_id IN
-             (SELECT task_id FROM tasks WHERE node_id = $1 AND status = 'ready' ORDER BY task_id LIMIT $2)
-         RETURNING task_id, epoch",
-    )
-    .bind(node_id.to_string())
-    .bind(room)
-    .bind(acknowledge_by.as_millisecond())
-    .fetch_all(&mut unit.connection)
-    .await
-    .map_err(unavailable(VERB))?;
-    leased.sort();
-    let mut leases = Vec::with_capacity(leased.len());
-    for (task_id, epoch) in leased {
-        leases.push(make(unit, &task_id, epoch, context).await?);
+    let queue = queue::Queue::read(unit, node_id).await?;
+    let mut leases = Vec::new();
+    for candidate in &queue.candidates {
+        if leases.len() == room {
+            break;
+        }
+        if admission::refusals(&mut unit.connection, &node, candidate).await?.is_empty() {
+            leases.push(give(unit, candidate, acknowledge_by, context).await?);
+            if queue.is_contended {
+                queue::take_turn(unit, node_id, candidate, context).await?;
+            }
+        }
     }
     unit.announce(Change::Lease);
     Ok(leases)
 }
 
-async fn free_slots(unit: &mut Unit, node_id: NodeId) -> Result<i64, StoreError> {
-    let found: Option<(i64,)> = sqlx::query_as(
-        "SELECT slots - (SELECT count(*) FROM tasks WHERE node_id = $1 AND status = 'leased')
-         FROM nodes WHERE node_id = $1",
+/// The epoch grows, and the operation is under way.
+async fn give(
+    unit: &mut Unit,
+    candidate: &Candidate,
+    acknowledge_by: Timestamp,
+    context: &Context,
+) -> Result<Lease, StoreError> {
+    sqlx::query(
+        "UPDATE tasks SET status = 'leased', epoch = epoch + 1, deadline = $2, acknowledged = 0 WHERE task_id = $1;
+         UPDATE operations SET dispatched_at = $4 WHERE operation_id = $3 AND dispatched_at IS NULL",
     )
-    .bind(node_id.to_string())
-    .fetch_optional(&mut unit.connection)
+    .bind(&candidate.task_id)
+    .bind(acknowledge_by.as_millisecond())
+    .bind(&candidate.operation_id)
+    .bind(context.at.as_millisecond())
+    .execute(&mut unit.connection)
     .await
     .map_err(unavailable(VERB))?;
-    found.map(|(free,)| free).ok_or_else(|| StoreError::not_found("node", node_id))
+    make(unit, &candidate.task_id, context).await
 }
 
-async fn make(unit: &mut Unit, task_id: &str, epoch: i64, context: &Context) -> Result<Lease, StoreError> {
+async fn make(unit: &mut Unit, task_id: &str, context: &Context) -> Result<Lease, StoreError> {
     let found: LeasedRow = sqlx::query_as(
-        "SELECT operations.operation_id, org_id, project_id, node_id, correlation_id, sources, inputs, plan_digest
+        "SELECT operations.operation_id, operations.org_id, project_id, node_id, correlation_id, sources, inputs,
+             plan_digest, epoch, tasks.run
          FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1",
     )
     .bind(task_id)
@@ -79,9 +90,8 @@ async fn make(unit: &mut Unit, task_id: &str, epoch: i64, context: &Context) -> 
     let (scope, correlation_id) = found.story();
     let context = Context { correlation_id, ..context.clone() };
     audit::record(unit, &context, &scope, "task.lease", &format!("tasks/{task_id}")).await?;
-    // Nothing can be accepted before the first lease.
-    let accepted = if epoch > 1 { accepted(unit, task_id).await? } else { BTreeMap::new() };
-    found.lease(task_id, epoch, accepted)
+    let accepted = if found.may_have_results() { accepted(unit, task_id).await? } else { BTreeMap::new() };
+    found.lease(task_id, accepted)
 }
 
 /// Outputs of the steps that are done.

@@ -1,10 +1,12 @@
 //! Tasks and leases.
 
+pub(crate) mod admission;
 mod expire;
 mod finish;
 mod held;
 mod lease;
-mod report;
+pub(crate) mod queue;
+pub(crate) mod report;
 
 use async_trait::async_trait;
 use fettle_model::task::TaskOutcome;

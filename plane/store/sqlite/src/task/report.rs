@@ -27,8 +27,8 @@ const VERB: &str = "apply_reports";
 const DENIALS: usize = 64;
 
 /// A task while reports of it are stored.
-struct Target {
-    held: Held,
+pub(crate) struct Target {
+    pub(crate) held: Held,
     task_id: TaskId,
 }
 
@@ -112,7 +112,7 @@ async fn store(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Co
                 start_operation(unit, &target.held.subject.operation_id, context).await?;
             }
             let step = sqlx::query_as(update_open_step!(
-                "status = 'running', attempt_number = max(attempt_number, $3), started_at = $4, percent = NULL,
+                "status = 'running', attempt_number = max(attempt_number, attempts_before + $3), started_at = $4, percent = NULL,
                  message = NULL"
             ))
             .bind(target.task_id.to_string())
@@ -139,11 +139,10 @@ async fn store(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Co
         }
         StepEvent::Log { step_id, attempt, lines } => append_log(unit, target, step_id, *attempt, lines).await,
         StepEvent::Denied { step_id, attempt, component, denials } => {
-            refuse_unknown(unit, target, step_id).await?;
+            let attempt = attempt.saturating_add(attempts_before(unit, target, step_id).await?);
             for denial in denials.iter().take(DENIALS) {
                 let denial = denial.clone().shortened();
-                let (step_id, attempt) = (step_id.clone(), *attempt);
-                let denied = DeniedCall { step_id, attempt, component: *component, denial };
+                let denied = DeniedCall { step_id: step_id.clone(), attempt, component: *component, denial };
                 let task_id = target.task_id.to_string();
                 audit::record_denied(unit, context, &target.held.subject, &task_id, &denied).await?;
             }
@@ -167,7 +166,8 @@ async fn store(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Co
 async fn finished(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Context) -> Result<(), StoreError> {
     let StepEvent::Finished { step_id, attempt, result, duration_ms, at } = event else { return Ok(()) };
     let step = sqlx::query_as(update_open_step!(
-        "status = $3, outcome = $4, duration_ms = $5, finished_at = $6, attempt_number = max(attempt_number, $7)"
+        "status = $3, outcome = $4, duration_ms = $5, finished_at = $6,
+         attempt_number = CASE WHEN $7 = 0 THEN attempt_number ELSE max(attempt_number, attempts_before + $7) END"
     ))
     .bind(target.task_id.to_string())
     .bind(step_id.as_str())
@@ -191,15 +191,16 @@ async fn append_log(
     lines: &[LogLine],
 ) -> Result<(), StoreError> {
     // Lines may trail the result of their step.
-    let found: Option<(i64,)> =
-        sqlx::query_as("SELECT log_lines FROM operation_steps WHERE task_id = $1 AND step_id = $2")
+    let found: Option<(i64, i64)> =
+        sqlx::query_as("SELECT log_lines, attempts_before FROM operation_steps WHERE task_id = $1 AND step_id = $2")
             .bind(target.task_id.to_string())
             .bind(step_id.as_str())
             .fetch_optional(&mut unit.connection)
             .await
             .map_err(unavailable(VERB))?;
-    let (stored,) = found.ok_or_else(|| unknown_step(target.task_id, step_id))?;
-    let kept = log::append(unit, &target.held.subject.operation_id, step_id, attempt, stored, lines).await?;
+    let (stored, before) = found.ok_or_else(|| unknown_step(target.task_id, step_id))?;
+    let attempt = attempt.saturating_add(row::number("step", before)?);
+    let kept = log::append(unit, target, step_id, attempt, stored, lines).await?;
     sqlx::query(
         "UPDATE operation_steps SET log_lines = log_lines + $3, last_log = coalesce($4, last_log)
          WHERE task_id = $1 AND step_id = $2",
@@ -224,17 +225,20 @@ async fn progress(
     fields: Value,
     context: &Context,
 ) -> Result<(), StoreError> {
-    let Some(step) = step else { return refuse_unknown(unit, target, step_id).await };
-    let payload = step.payload(&target.held.subject, step_id, status, fields)?;
+    let Some(step) = step else { return attempts_before(unit, target, step_id).await.map(drop) };
+    let payload = step.payload(&target.held, step_id, status, fields)?;
     event::append(unit, &target.held.subject.operation_id, EventKind::Progress, context.at, &payload).await
 }
 
-async fn refuse_unknown(unit: &mut Unit, target: &Target, step_id: &StepId) -> Result<(), StoreError> {
-    let found: Option<(i64,)> = sqlx::query_as("SELECT 1 FROM operation_steps WHERE task_id = $1 AND step_id = $2")
-        .bind(target.task_id.to_string())
-        .bind(step_id.as_str())
-        .fetch_optional(&mut unit.connection)
-        .await
-        .map_err(unavailable(VERB))?;
-    found.map(drop).ok_or_else(|| unknown_step(target.task_id, step_id))
+/// How many attempts earlier runs made of a step; an error when the task has no such step.
+async fn attempts_before(unit: &mut Unit, target: &Target, step_id: &StepId) -> Result<u32, StoreError> {
+    let found: Option<(i64,)> =
+        sqlx::query_as("SELECT attempts_before FROM operation_steps WHERE task_id = $1 AND step_id = $2")
+            .bind(target.task_id.to_string())
+            .bind(step_id.as_str())
+            .fetch_optional(&mut unit.connection)
+            .await
+            .map_err(unavailable(VERB))?;
+    let (before,) = found.ok_or_else(|| unknown_step(target.task_id, step_id))?;
+    row::number("step", before)
 }

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response, sse::Event},
 };
 use fettle_model::{name::StepId, violation::Violation};
-use fettle_store::{StoreError, log::LogRecord, page::Page, token::ProjectRole};
+use fettle_store::{StoreError, id::NodeId, log::LogRecord, page::Page, token::ProjectRole};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,6 +27,8 @@ use crate::{
 pub(crate) struct Filter {
     /// Of one step only.
     step_id: Option<String>,
+    /// Of one node only, by its id.
+    node_id: Option<String>,
     /// `next_cursor` of the page before, or the id of the last event seen.
     cursor: Option<String>,
     /// 1 to 1000; 50 when absent.
@@ -41,6 +43,8 @@ pub(crate) struct Filter {
 pub(crate) struct LogView {
     /// Cursor of this line.
     cursor: String,
+    /// The node it was written on.
+    node_id: String,
     /// The step that wrote it.
     step_id: String,
     /// The attempt that wrote it.
@@ -67,6 +71,7 @@ impl From<LogRecord> for LogView {
     fn from(record: LogRecord) -> Self {
         Self {
             cursor: record.sequence.to_string(),
+            node_id: record.node_id.to_string(),
             step_id: record.step_id.to_string(),
             attempt: record.attempt,
             at: Timestamp::from_millisecond(record.line.at).ok().map(|at| at.to_string()),
@@ -99,17 +104,19 @@ pub(crate) async fn logs(
     let operation = find(&state, &project, &id).await?;
     let step = filter.step_id.as_deref().map(str::parse::<StepId>).transpose();
     let step = step.map_err(|error| Problem::invalid(vec![Violation::new("step_id", error.to_string())]))?;
+    let node = filter.node_id.as_deref().map(str::parse::<NodeId>).transpose();
+    let node = node.map_err(|error| Problem::invalid(vec![Violation::new("node_id", error.to_string())]))?;
     if filter.follow {
         let after = follow::start(&headers, filter.cursor.as_deref())?;
         let read = move |state: State, id, after, size| {
             let step = step.clone();
-            async move { entries(&state.store.logs(id, step.as_ref(), Page { after: Some(after), size }).await?) }
+            async move { entries(&state.store.logs(id, node, step.as_ref(), Page { after: Some(after), size }).await?) }
         };
         return Ok(follow::follow(state, &operation, after, read).into_response());
     }
     let size = page::size(filter.page_size)?;
     let after = page::cursor(filter.cursor.as_deref())?;
-    let records = state.store.logs(operation.id, step.as_ref(), Page { after, size }).await?;
+    let records = state.store.logs(operation.id, node, step.as_ref(), Page { after, size }).await?;
     let next_cursor = records.last().map(|record| record.sequence.to_string());
     Ok(Json(Logs { items: records.into_iter().map(LogView::from).collect(), next_cursor }).into_response())
 }

@@ -8,8 +8,10 @@ pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod plan;
 mod request;
+pub(crate) mod retry;
 pub(crate) mod show;
 mod view;
+mod waiting;
 
 use fettle_store::{id::OperationId, operation::Operation, page::Page, project::Project};
 
@@ -30,9 +32,10 @@ async fn find(state: &State, project: &Project, id: &str) -> Result<Operation, P
 
 /// One operation with its steps and what they were denied.
 async fn whole(state: &State, operation: Operation) -> Result<OperationView, Problem> {
+    let nodes = state.store.node_tasks(operation.id, state.heard_since()).await?;
     let steps = state.store.steps(operation.id).await?;
     let denied = state.store.denied_calls(operation.id, Page { after: None, size: DENIALS }).await?;
-    Ok(OperationView::whole(operation, steps, denied.into_iter().map(|(_, denied)| denied).collect()))
+    Ok(OperationView::whole(operation, nodes, steps, denied.into_iter().map(|(_, denied)| denied).collect()))
 }
 
 fn unknown(project: &Project, id: &str) -> Problem {

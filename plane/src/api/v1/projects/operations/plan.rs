@@ -22,8 +22,11 @@ use crate::{
 /// What an operation would be.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PlanView {
-    /// The node it would be for.
-    node_id: String,
+    /// The node it would be for; absent where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_id: Option<String>,
+    /// The nodes it would be for.
+    nodes: Vec<PlannedNode>,
     /// Digest of the plan.
     plan_digest: String,
     /// The plan: the graph with every component pinned.
@@ -35,6 +38,15 @@ pub(crate) struct PlanView {
     /// Why that is not known now.
     #[serde(skip_serializing_if = "Option::is_none")]
     access_problem: Option<String>,
+}
+
+/// A node that an operation would be for.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PlannedNode {
+    /// Its id.
+    node_id: String,
+    /// Its name.
+    name: String,
 }
 
 /// Computes the plan of an operation, and stores nothing.
@@ -63,7 +75,12 @@ pub(crate) async fn plan(
     Ok(Json(PlanView {
         access,
         access_problem,
-        node_id: planned.node_id.to_string(),
+        node_id: if let [node] = planned.nodes.as_slice() { Some(node.id.to_string()) } else { None },
+        nodes: planned
+            .nodes
+            .iter()
+            .map(|node| PlannedNode { node_id: node.id.to_string(), name: node.facts.name.clone() })
+            .collect(),
         plan_digest: planned.digest.to_string(),
         plan: serde_json::to_value(&*planned.plan).unwrap_or_default(),
     }))

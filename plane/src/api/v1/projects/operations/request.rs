@@ -2,6 +2,7 @@
 
 use axum::http::HeaderMap;
 use fettle_model::violation::Violation;
+use fettle_store::operation::DEFAULT_PRIORITY;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -9,7 +10,11 @@ use utoipa::ToSchema;
 use crate::{
     api::Problem,
     submission::{Submission, is_key},
+    target::TargetSelector,
 };
+
+/// A year.
+const LONGEST_SECONDS: u32 = 366 * 24 * 60 * 60;
 
 /// An operation that is asked for.
 #[derive(Deserialize, ToSchema)]
@@ -23,7 +28,19 @@ pub(crate) struct NewOperationRequest {
     #[serde(default = "empty")]
     inputs: Value,
     /// Where.
-    target_selector: TargetSelector,
+    target_selector: TargetSelectorRequest,
+    /// 0 to 9; among the operations of one organisation the higher goes first. 5 when absent.
+    #[serde(default)]
+    priority: Option<u8>,
+    /// The longest that it may take, from now to its end; the definition's own limit holds too.
+    #[serde(default)]
+    timeout_seconds: Option<u32>,
+    /// How many nodes may work on it at once; all of them when absent.
+    #[serde(default)]
+    max_parallel_nodes: Option<u32>,
+    /// How many nodes may fail before no further node is started; all of them when absent.
+    #[serde(default)]
+    failure_budget: Option<u32>,
     /// The same request with the same key makes one operation. Also as header `Idempotency-Key`.
     #[serde(default)]
     idempotency_key: Option<String>,
@@ -32,12 +49,40 @@ pub(crate) struct NewOperationRequest {
     correlation_id: Option<String>,
 }
 
-/// Which node.
+/// Which nodes: one of the four.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TargetSelector {
+pub(crate) struct TargetSelectorRequest {
     /// Name or id of one node.
-    node: String,
+    #[serde(default)]
+    node: Option<String>,
+    /// A CEL expression over `name`, `labels` and `capabilities`: `labels.region == "eu"`.
+    #[serde(default)]
+    label: Option<String>,
+    /// The name of an allocation of the project.
+    #[serde(default)]
+    allocation: Option<String>,
+    /// The name of a node group of the project.
+    #[serde(default)]
+    group: Option<String>,
+}
+
+impl TargetSelectorRequest {
+    fn read(self) -> Result<TargetSelector, Violation> {
+        let Self { node, label, allocation, group } = self;
+        let mut named = [
+            node.map(TargetSelector::Node),
+            label.map(TargetSelector::Label),
+            allocation.map(TargetSelector::Allocation),
+            group.map(TargetSelector::Group),
+        ]
+        .into_iter()
+        .flatten();
+        match (named.next(), named.next()) {
+            (Some(selector), None) => Ok(selector),
+            _ => Err(Violation::new("/target_selector", "write one of `node`, `label`, `allocation` and `group`")),
+        }
+    }
 }
 
 fn empty() -> Value {
@@ -60,14 +105,33 @@ impl NewOperationRequest {
         if self.correlation_id.as_deref().is_some_and(|id| !is_key(id)) {
             found.push(Violation::new("/correlation_id", "write 1 to 200 visible ASCII characters"));
         }
-        if !found.is_empty() {
-            return Err(Problem::invalid(found));
+        let numbers = [
+            ("/priority", self.priority.map(u32::from), 0, 9),
+            ("/timeout_seconds", self.timeout_seconds, 1, LONGEST_SECONDS),
+            ("/max_parallel_nodes", self.max_parallel_nodes, 1, u32::MAX),
+        ];
+        for (pointer, number, least, most) in numbers {
+            if number.is_some_and(|number| !(least..=most).contains(&number)) {
+                found.push(Violation::new(pointer, format!("write a number from {least} to {most}")));
+            }
         }
+        let target = match self.target_selector.read() {
+            Ok(target) if found.is_empty() => target,
+            Ok(_) => return Err(Problem::invalid(found)),
+            Err(violation) => {
+                found.push(violation);
+                return Err(Problem::invalid(found));
+            }
+        };
         let submission = Submission {
             operation_type: self.operation_type,
             version: self.version,
             inputs: self.inputs,
-            node: self.target_selector.node,
+            target,
+            priority: self.priority.unwrap_or(DEFAULT_PRIORITY),
+            timeout_seconds: self.timeout_seconds,
+            max_parallel_nodes: self.max_parallel_nodes,
+            failure_budget: self.failure_budget,
             idempotency_key,
         };
         Ok((submission, self.correlation_id))

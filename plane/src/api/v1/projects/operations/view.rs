@@ -3,12 +3,14 @@
 use fettle_model::{failure::Failure, operation::StepOutcome};
 use fettle_store::{
     audit::DeniedCall,
-    operation::{Ending, Operation, OperationState, Step, StepState},
+    operation::{Ending, NodeTask, Operation, OperationState, Step, StepState},
 };
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
+
+use super::waiting::NodeTaskView;
 
 /// An operation.
 #[derive(Serialize, ToSchema)]
@@ -27,8 +29,27 @@ pub(crate) struct OperationView {
     requested_by_user_id: String,
     /// What was asked for.
     target_selector: Value,
-    /// The node it is for.
-    linked_node_id: String,
+    /// The node it is for, when it is for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    linked_node_id: Option<String>,
+    /// The allocation it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    linked_allocation_id: Option<String>,
+    /// How many nodes it is for.
+    total_nodes: u32,
+    /// 1 for the first; grows with each retry.
+    run: u32,
+    /// 0 to 9.
+    priority: u8,
+    /// When it must be over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline: Option<String>,
+    /// How many nodes may work on it at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_parallel_nodes: Option<u32>,
+    /// How many nodes may fail before no further node is started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_budget: Option<u32>,
     /// The key it was requested with.
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotency_key: Option<String>,
@@ -60,7 +81,10 @@ pub(crate) struct OperationView {
     /// When somebody asked to cancel it.
     #[serde(skip_serializing_if = "Option::is_none")]
     cancel_requested_at: Option<String>,
-    /// Its steps, in the order of the plan; only where one operation is shown.
+    /// Its nodes, by name; only where one operation is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<Vec<NodeTaskView>>,
+    /// Its steps, node after node in the order of the plan; only where one operation is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<Vec<StepView>>,
     /// Calls that its steps were denied, the first 100; only where one operation is shown.
@@ -111,6 +135,8 @@ struct FailureView {
 /// A step.
 #[derive(Serialize, ToSchema)]
 pub(super) struct StepView {
+    /// The node.
+    node_id: String,
     /// Its name.
     step_id: String,
     /// Its place in the plan, from 0.
@@ -191,10 +217,17 @@ impl OperationView {
             project_id: operation.project.project_id.to_string(),
             requested_by_user_id: operation.requested_by,
             target_selector: operation.target_selector,
-            linked_node_id: operation.node_id.to_string(),
+            linked_node_id: operation.linked_node_id.map(|id| id.to_string()),
+            linked_allocation_id: operation.linked_allocation_id,
+            total_nodes: operation.total_nodes,
+            run: operation.run,
+            priority: operation.terms.priority,
+            deadline: text(operation.terms.deadline),
+            max_parallel_nodes: operation.terms.max_parallel_nodes,
+            failure_budget: operation.terms.failure_budget,
             idempotency_key: operation.idempotency_key,
             correlation_id: operation.correlation_id,
-            trigger_source: operation.trigger_source,
+            trigger_source: operation.trigger_source.name().to_owned(),
             status,
             failure: failure.map(FailureView::from),
             sources: serde_json::to_value(&operation.sources).unwrap_or_default(),
@@ -205,14 +238,16 @@ impl OperationView {
             started_at: text(started_at),
             finished_at: text(finished_at),
             cancel_requested_at: text(operation.cancel_requested_at),
+            nodes: None,
             steps: None,
             denials: None,
         }
     }
 
     /// One operation.
-    pub(super) fn whole(operation: Operation, steps: Vec<Step>, denied: Vec<DeniedCall>) -> Self {
+    pub(super) fn whole(operation: Operation, nodes: Vec<NodeTask>, steps: Vec<Step>, denied: Vec<DeniedCall>) -> Self {
         Self {
+            nodes: Some(nodes.into_iter().map(NodeTaskView::from).collect()),
             steps: Some(steps.into_iter().map(StepView::from).collect()),
             denials: Some(denied.into_iter().map(DenialView::from).collect()),
             ..Self::brief(operation)
@@ -244,6 +279,7 @@ impl From<Step> for StepView {
     fn from(step: Step) -> Self {
         let status = step.state.status().to_string();
         let mut view = Self {
+            node_id: step.node_id.to_string(),
             step_id: step.id.to_string(),
             step_index: step.index,
             kind: step.kind.to_string(),

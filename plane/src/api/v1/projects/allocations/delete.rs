@@ -1,0 +1,33 @@
+//! DELETE /api/v1/projects/{project}/allocations/{allocation}
+
+use axum::{
+    extract::{Path, State as Extracted},
+    http::StatusCode,
+};
+use fettle_store::{node_set::NodeSetKind, token::ProjectRole};
+
+use crate::{
+    api::{Problem, problem::ProblemDocument, v1::projects::node_set},
+    identity::Caller,
+    state::State,
+};
+
+/// Removes an allocation; operations that were made of it stay.
+#[utoipa::path(delete, path = "/api/v1/projects/{project}/allocations/{allocation}", tag = "allocations",
+    params(
+        ("project" = String, Path, description = "project"),
+        ("allocation" = String, Path, description = "allocation"),
+    ),
+    responses(
+        (status = 204, description = "it is gone"),
+        (status = 404, description = "there is none, or not for the caller", body = ProblemDocument),
+    ))]
+pub(crate) async fn delete(
+    Extracted(state): Extracted<State>,
+    caller: Caller,
+    Path((project, name)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let project = caller.project(&project, ProjectRole::Admin, "allocation.delete").await?;
+    node_set::delete(&state, &caller, &project, NodeSetKind::Allocation, &name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

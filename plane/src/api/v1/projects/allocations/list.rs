@@ -1,0 +1,33 @@
+//! GET /api/v1/projects/{project}/allocations
+
+use axum::{
+    Json,
+    extract::{Path, State as Extracted},
+};
+use fettle_store::{node_set::NodeSetKind, token::ProjectRole};
+
+use crate::{
+    api::{
+        Problem,
+        problem::ProblemDocument,
+        v1::projects::node_set::{self, NodeSets},
+    },
+    identity::Caller,
+    state::State,
+};
+
+/// Lists the allocations of a project.
+#[utoipa::path(get, path = "/api/v1/projects/{project}/allocations", tag = "allocations",
+    params(("project" = String, Path, description = "project")),
+    responses(
+        (status = 200, description = "the allocations", body = NodeSets),
+        (status = 404, description = "no such project, or not for the caller", body = ProblemDocument),
+    ))]
+pub(crate) async fn list(
+    Extracted(state): Extracted<State>,
+    caller: Caller,
+    Path(project): Path<String>,
+) -> Result<Json<NodeSets>, Problem> {
+    let project = caller.project(&project, ProjectRole::Viewer, "allocation.list").await?;
+    Ok(Json(node_set::list(&state, &project, NodeSetKind::Allocation).await?))
+}

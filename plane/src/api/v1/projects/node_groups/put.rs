@@ -1,0 +1,40 @@
+//! PUT /api/v1/projects/{project}/node-groups/{group}
+
+use axum::{
+    Json,
+    extract::{Path, State as Extracted},
+};
+use fettle_store::{node_set::NodeSetKind, token::ProjectRole};
+
+use crate::{
+    api::{
+        Problem,
+        extract::Body,
+        problem::ProblemDocument,
+        v1::projects::node_set::{self, NodeSetRequest, NodeSetView},
+    },
+    identity::Caller,
+    state::State,
+};
+
+/// Makes a node group, or replaces what it holds.
+#[utoipa::path(put, path = "/api/v1/projects/{project}/node-groups/{group}", tag = "node-groups",
+    params(
+        ("project" = String, Path, description = "project"),
+        ("group" = String, Path, description = "node group"),
+    ),
+    request_body = NodeSetRequest,
+    responses(
+        (status = 200, description = "what it holds now", body = NodeSetView),
+        (status = 404, description = "no such project, or not for the caller", body = ProblemDocument),
+        (status = 422, description = "everything that is wrong with the request", body = ProblemDocument),
+    ))]
+pub(crate) async fn put(
+    Extracted(state): Extracted<State>,
+    caller: Caller,
+    Path((project, name)): Path<(String, String)>,
+    Body(request): Body<NodeSetRequest>,
+) -> Result<Json<NodeSetView>, Problem> {
+    let project = caller.project(&project, ProjectRole::Admin, "node_group.put").await?;
+    Ok(Json(node_set::put(&state, &caller, project, NodeSetKind::Group, &name, request).await?))
+}

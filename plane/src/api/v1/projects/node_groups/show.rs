@@ -1,0 +1,36 @@
+//! GET /api/v1/projects/{project}/node-groups/{group}
+
+use axum::{
+    Json,
+    extract::{Path, State as Extracted},
+};
+use fettle_store::{node_set::NodeSetKind, token::ProjectRole};
+
+use crate::{
+    api::{
+        Problem,
+        problem::ProblemDocument,
+        v1::projects::node_set::{self, NodeSetView},
+    },
+    identity::Caller,
+    state::State,
+};
+
+/// Shows a node group.
+#[utoipa::path(get, path = "/api/v1/projects/{project}/node-groups/{group}", tag = "node-groups",
+    params(
+        ("project" = String, Path, description = "project"),
+        ("group" = String, Path, description = "node group"),
+    ),
+    responses(
+        (status = 200, description = "the node group", body = NodeSetView),
+        (status = 404, description = "there is none, or not for the caller", body = ProblemDocument),
+    ))]
+pub(crate) async fn show(
+    Extracted(state): Extracted<State>,
+    caller: Caller,
+    Path((project, name)): Path<(String, String)>,
+) -> Result<Json<NodeSetView>, Problem> {
+    let project = caller.project(&project, ProjectRole::Viewer, "node_group.show").await?;
+    Ok(Json(node_set::show(&state, &project, NodeSetKind::Group, &name).await?))
+}
