@@ -164,6 +164,7 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("fettle-cli", &["fettle-model", "fettle-supply", "fettle-host", "fettle-plane"]),
         ("fettle-tests", &["fettle-model", "fettle-supply", "fettle-host", "fettle-plane"]),
         ("fettle-invariants", &[]),
+        ("fettle-lease-model", &[]),
         ("fettle-nvml-scenario", &[]),
         ("xtask", &[]),
     ])
