@@ -172,11 +172,13 @@ impl State {
     pub(crate) fn ending(&self, host: usize, task: usize) -> Option<Ending> {
         let (worker, entry) = self.work(host, task).filter(|(_, entry)| entry.ending.is_none())?;
         let all_done = (0..entry.steps.len()).all(|step| entry.is_done(step, worker));
-        match () {
-            () if entry.has_failed() => Some(Ending::Failed),
-            () if worker.canceled => Some(Ending::Canceled),
-            () => all_done.then_some(Ending::Succeeded),
+        if entry.has_failed() {
+            return Some(Ending::Failed);
         }
+        if worker.canceled {
+            return Some(Ending::Canceled);
+        }
+        all_done.then_some(Ending::Succeeded)
     }
 
     pub(crate) fn ends(&mut self, host: usize, task: usize) {
