@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use fettle_egress::{ClientOptions, Guard};
 use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustFiles, TrustSource};
+use fettle_telemetry::Telemetry;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
         Executor, Shelf,
         journal::{Bounds, Journal},
     },
+    metrics::HostMetrics,
     queue::Pressure,
     sandbox::{CodeCache, Limits, Sandbox},
 };
@@ -118,6 +120,9 @@ pub struct Run {
     /// Another kernel log than /dev/kmsg.
     #[arg(long, default_value = "/dev/kmsg")]
     pub kernel_log: PathBuf,
+    /// What the host says of itself.
+    #[command(flatten)]
+    pub telemetry: fettle_telemetry::Options,
 }
 
 /// The program.
@@ -142,12 +147,8 @@ pub fn main() -> ExitCode {
 }
 
 fn run(settings: &Run) -> anyhow::Result<()> {
-    tracing_subscriber::fmt()
-        .json()
-        .with_env_filter(tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()))
-        .with_writer(std::io::stderr)
-        .init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+    let telemetry = runtime.block_on(async { Telemetry::start(&settings.telemetry, "fettle-host") })?;
     let ended = runtime.block_on(async {
         let stop = CancellationToken::new();
         let signaled = stop.clone();
@@ -165,8 +166,11 @@ fn run(settings: &Run) -> anyhow::Result<()> {
             }
             signaled.cancel();
         });
-        start(settings).await?.run(stop).await.map_err(anyhow::Error::from)
+        let agent = start(settings).await?;
+        let _metrics = agent.serve_metrics(&settings.telemetry).await?;
+        agent.run(stop).await.map_err(anyhow::Error::from)
     });
+    telemetry.close();
     // Work that blocks in the kernel (a dead network mount) must not keep the host from ending.
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));
     ended
@@ -258,6 +262,7 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         concurrency: settings.concurrency.max(1),
         host_id: host_id.into(),
         pressure,
+        metrics: HostMetrics::default(),
         lock: Arc::new(lock),
     })
 }

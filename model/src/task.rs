@@ -34,6 +34,12 @@ pub struct Task {
     /// Outputs of steps that the plane has already accepted; they are not run again.
     #[serde(default)]
     pub accepted: BTreeMap<StepId, Value>,
+    /// The organisation of the project, for logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub org_id: Option<String>,
+    /// Where the task continues in a trace (W3C `traceparent`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_parent: Option<String>,
 }
 
 /// How a task ended.

@@ -34,6 +34,10 @@ pub struct PlaneConfig {
     pub request_timeout: Duration,
     /// The largest REST request body in bytes.
     pub request_limit_bytes: usize,
+    /// Where metrics are served; nowhere when absent.
+    pub metrics_listen: Option<SocketAddr>,
+    /// Whether `metrics_listen` may be reachable from other machines.
+    pub metrics_allow_remote: bool,
 }
 
 impl PlaneConfig {
@@ -53,6 +57,8 @@ impl PlaneConfig {
             heartbeat_interval: Duration::from_secs(10),
             request_timeout: Duration::from_secs(60),
             request_limit_bytes: 1 << 20,
+            metrics_listen: None,
+            metrics_allow_remote: false,
         }
     }
 }

@@ -13,6 +13,7 @@ mod dispatch;
 mod explanation;
 mod identity;
 mod node;
+mod observation;
 mod plane;
 mod registration;
 mod retry;
@@ -21,4 +22,5 @@ mod submission;
 mod target;
 
 pub use config::PlaneConfig;
+pub use observation::PlaneMetrics;
 pub use plane::{Plane, RunningPlane, StartError};

@@ -6,6 +6,7 @@ use axum::serve::ListenerExt as _;
 use fettle_store::{Store, StoreError};
 use fettle_store_sqlite::SqliteStore;
 use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustError, TrustFiles, TrustSource};
+use fettle_telemetry::listen::{self, Endpoint, ListenError, Refresh};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +17,7 @@ use crate::{
     clock::SystemClock,
     config::PlaneConfig,
     dispatch::{Wakeups, expiry},
+    observation::{Observer, PlaneMetrics},
     registration::Definitions,
     state::{Inner, State},
 };
@@ -58,6 +60,9 @@ pub enum StartError {
     /// Artifacts cannot be fetched.
     #[error("artifacts cannot be fetched or kept")]
     Supply(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Metrics cannot be served.
+    #[error(transparent)]
+    Metrics(ListenError),
     /// The store cannot be opened.
     #[error("the store cannot be opened")]
     Store(#[source] StoreError),
@@ -72,6 +77,7 @@ pub struct RunningPlane {
     state: State,
     server: JoinHandle<std::io::Result<()>>,
     timers: [JoinHandle<()>; 2],
+    metrics: Option<Endpoint>,
     _lock: File,
 }
 
@@ -99,8 +105,9 @@ impl Plane {
         let lock = lock(&config)?;
         let wakeups = Arc::new(Wakeups::default());
         let database = config.data_directory.join(DATABASE);
-        let listener: Arc<dyn fettle_store::change::Listener> = Arc::<Wakeups>::clone(&wakeups);
-        let store = SqliteStore::open(&database, listener).await.map_err(StartError::Store)?;
+        let metrics = Arc::new(PlaneMetrics::default());
+        let observer = Observer { wakeups: Arc::clone(&wakeups), metrics: Arc::clone(&metrics) };
+        let store = SqliteStore::open(&database, Arc::new(observer)).await.map_err(StartError::Store)?;
         let listen = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -111,15 +118,17 @@ impl Plane {
             clock: Arc::new(SystemClock),
             wakeups,
             definitions: Definitions::default(),
+            metrics,
             shutdown: CancellationToken::new(),
             config,
         });
         // Hosts could not extend their leases while this plane was away.
         let until = state.after(state.config.lease_duration);
         state.store.spare_leases(until).await.map_err(StartError::Store)?;
+        let metrics = serve_metrics(&state).await.map_err(StartError::Metrics)?;
         let timers = [tokio::spawn(expiry::leases(state.clone())), tokio::spawn(expiry::operations(state.clone()))];
         let server = tokio::spawn(serve(listener, state.clone()));
-        Ok(RunningPlane { address, state, server, timers, _lock: lock })
+        Ok(RunningPlane { address, state, server, timers, metrics, _lock: lock })
     }
 }
 
@@ -128,6 +137,12 @@ impl RunningPlane {
     #[must_use]
     pub const fn http_address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where metrics are served, when they are.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Endpoint::address)
     }
 
     /// Ends the streams, finishes the requests that are under way, and closes the store.
@@ -182,6 +197,26 @@ fn supplier(config: &PlaneConfig) -> Result<Arc<dyn ArtifactSource>, StartError>
     };
     let registry = RegistryClient::new(options).map_err(|error| StartError::Supply(Box::new(error)))?;
     Ok(Arc::new(Supplier::new(store, registry, trust)))
+}
+
+async fn serve_metrics(state: &State) -> Result<Option<Endpoint>, ListenError> {
+    let Some(address) = state.config.metrics_listen else { return Ok(None) };
+    let asked = state.clone();
+    let refresh: Refresh = Arc::new(move || {
+        let state = asked.clone();
+        Box::pin(async move {
+            match state.store.open_tasks().await {
+                Ok(open) => {
+                    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+                    state.metrics.tasks.with(["ready"]).set(number(open.ready));
+                    state.metrics.tasks.with(["leased"]).set(number(open.leased));
+                }
+                Err(error) => tracing::warn!(%error, "tasks cannot be counted"),
+            }
+        })
+    });
+    let all = state.metrics.all.clone();
+    listen::serve(address, state.config.metrics_allow_remote, all, refresh).await.map(Some)
 }
 
 async fn serve(listener: TcpListener, state: State) -> std::io::Result<()> {

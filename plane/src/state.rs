@@ -6,6 +6,7 @@ use fettle_store::{
     Store,
     context::{Actor, Context},
 };
+use fettle_telemetry::TraceParent;
 use jiff::{SignedDuration, Timestamp};
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +15,7 @@ use crate::{
     clock::{self, Clock, NoRandomness},
     config::PlaneConfig,
     dispatch::Wakeups,
+    observation::PlaneMetrics,
     registration::Definitions,
 };
 
@@ -31,6 +33,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) wakeups: Arc<Wakeups>,
     pub(crate) definitions: Definitions,
+    pub(crate) metrics: Arc<PlaneMetrics>,
     /// Ends streams and timers.
     pub(crate) shutdown: CancellationToken,
 }
@@ -43,6 +46,14 @@ impl State {
     /// A new identifier.
     pub(crate) fn ulid(&self) -> Result<ulid::Ulid, NoRandomness> {
         clock::ulid(&*self.clock)
+    }
+
+    /// A place in a trace for a request that came without one while nobody records any.
+    pub(crate) fn unrecorded_trace(&self) -> Result<TraceParent, NoRandomness> {
+        let span = self.ulid()?.to_bytes();
+        // The second half, which is random; the first half begins with the time.
+        let span = std::array::from_fn(|index| span[span.len() / 2 + index]);
+        Ok(TraceParent::unrecorded(self.ulid()?.to_bytes(), span))
     }
 
     /// Somebody does something now.

@@ -212,6 +212,7 @@ pub(crate) async fn submit(
         request_digest,
         plan: planned.plan,
         plan_digest: planned.digest,
+        trace_parent: fettle_telemetry::span::current().map(|place| place.to_string()),
     };
     Ok(state.store.create_operation(operation, context).await?)
 }

@@ -11,6 +11,7 @@ mod recordings;
 mod refusals;
 mod stage_a_model;
 mod submissions;
+mod telemetry;
 
 use fettle_tests::Programs;
 

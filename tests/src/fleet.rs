@@ -1,6 +1,7 @@
 //! A plane and a host as processes, and the verbs to use them with.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -236,6 +237,51 @@ impl Fleet {
         let (status, answer) = self.try_submit(operation_type, inputs, &key).await.expect("the plane answers");
         assert!(status.is_success(), "{status}: {answer:#}");
         answer["operation_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Submits an operation below a span of the client; its id, and where the plane says that it goes on.
+    pub async fn submit_in_trace(&self, operation_type: &str, inputs: &Value, parent: &str) -> (String, String) {
+        let body = json!({"operation_type": operation_type, "version": "v1", "inputs": inputs, "target_selector": {"node": "node-1"}});
+        let request = self.http.post(format!("http://{}/api/v1/projects/demo/operations", self.listen));
+        let request = request.bearer_auth(&self.member).header("traceparent", parent).json(&body);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::CREATED);
+        let place = response.headers()["traceparent"].to_str().unwrap().to_owned();
+        let answer: Value = response.json().await.unwrap();
+        (answer["operation_id"].as_str().unwrap().to_owned(), place)
+    }
+
+    /// Everything that nobody may tell: tokens, and the node's own secret.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<String> {
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
+        let identity: Value = serde_json::from_str(&read(self.host_directory().join("identity.json"))).unwrap();
+        let join = read(self.directory.path().join("join-token"));
+        vec![self.admin.clone(), self.member.clone(), join, identity["secret"].as_str().unwrap().to_owned()]
+    }
+
+    /// Where the plane serves its metrics.
+    #[must_use]
+    pub fn plane_metrics(&self) -> String {
+        let printed = self.plane.as_ref().map(Process::printed).unwrap_or_default();
+        let line = printed.lines().find_map(|line| line.split("serves metrics at ").nth(1));
+        line.expect("the plane serves metrics").trim().to_owned()
+    }
+
+    /// Where the host serves its metrics.
+    #[must_use]
+    pub fn host_metrics(&self) -> String {
+        let printed = self.host.as_ref().map(Process::printed).unwrap_or_default();
+        let mut lines = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let line = lines.find(|line| line["message"] == "metrics are served").expect("the host serves metrics");
+        format!("http://{}/metrics", line["address"].as_str().unwrap())
+    }
+
+    /// Every number that is served there, by its name and labels.
+    pub async fn metrics(&self, url: &str) -> BTreeMap<String, f64> {
+        let text = self.http.get(url).send().await.unwrap().text().await.unwrap();
+        let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+        lines.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
     }
 
     /// One operation as the plane shows it.

@@ -12,6 +12,7 @@
 #![expect(clippy::future_not_send, reason = "scenarios run on the thread that starts them")]
 #![expect(clippy::missing_panics_doc, reason = "every verb stops the test when it cannot do its work")]
 
+pub mod collector;
 pub mod fleet;
 pub mod process;
 pub mod recordings;

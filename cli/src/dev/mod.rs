@@ -216,6 +216,7 @@ async fn agent(options: &Options, data: &Path, plane: &str, trust: PathBuf) -> a
         nvml_library: options.nvml_library.clone(),
         nvml_environment: options.nvml_environment.clone(),
         kernel_log: options.kernel_log.clone(),
+        telemetry: Default::default(),
     };
     fettle_host::command::start(&run).await.context("the host cannot start")
 }

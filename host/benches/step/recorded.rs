@@ -12,6 +12,7 @@ use fettle_host::{
         Executor, Shelf, Signals,
         journal::{Bounds, Journal},
     },
+    metrics::HostMetrics,
     queue::Pressure,
     sandbox::{Limits, Sandbox},
 };
@@ -155,6 +156,7 @@ async fn executor(node: &TestNode, data: &std::path::Path, client: RegistryClien
         concurrency: CONCURRENCY,
         host_id: Arc::from("bench"),
         pressure,
+        metrics: HostMetrics::default(),
         lock: Arc::new(std::fs::File::create(data.join("lock")).expect("a file")),
     }
 }

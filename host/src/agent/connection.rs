@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use fettle_telemetry::span;
 use fettle_wire::node::node_protocol_client::NodeProtocolClient;
 use tonic::{
     Request, Status,
@@ -45,6 +46,11 @@ impl Interceptor for Secret {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(value) = self.0.read().unwrap_or_else(PoisonError::into_inner).clone() {
             request.metadata_mut().insert("authorization", value);
+        }
+        if let Some(place) = span::current()
+            && let Ok(value) = AsciiMetadataValue::try_from(place.to_string())
+        {
+            request.metadata_mut().insert("traceparent", value);
         }
         Ok(request)
     }

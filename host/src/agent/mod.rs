@@ -14,6 +14,10 @@ use std::{
 };
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
+use fettle_telemetry::{
+    Options,
+    listen::{self, Endpoint, ListenError, Refresh},
+};
 use fettle_wire::node::{HeartbeatRequest, RegisterRequest};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -146,6 +150,23 @@ impl Agent {
         pull::run(&self, &node_id, &mut tasks, &stop).await;
         heartbeat.abort();
         self.wind_down(tasks).await
+    }
+
+    /// Serves metrics while the answer is kept; not at all when nobody asked for them.
+    ///
+    /// # Errors
+    /// When the address is open to other machines and that was not allowed, or cannot be taken.
+    pub async fn serve_metrics(self: &Arc<Self>, options: &Options) -> Result<Option<Endpoint>, ListenError> {
+        let Some(address) = options.metrics_listen else { return Ok(None) };
+        let agent = Arc::clone(self);
+        let refresh: Refresh = Arc::new(move || {
+            agent.measure();
+            Box::pin(async {})
+        });
+        let metrics = self.executor.metrics.all.clone();
+        let endpoint = listen::serve(address, options.metrics_allow_remote, metrics, refresh).await?;
+        tracing::info!(address = %endpoint.address(), "metrics are served");
+        Ok(Some(endpoint))
     }
 
     fn workers(&self) -> MutexGuard<'_, BTreeMap<String, Worker>> {

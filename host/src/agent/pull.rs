@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fettle_model::task::Epoch;
+use fettle_telemetry::span;
 use fettle_wire::{
     convert,
     node::{AckRequest, Lease, PullFree, PullHello, PullRequest, PullResponse, pull_request, pull_response},
@@ -23,12 +24,14 @@ pub(super) async fn run(agent: &Arc<Agent>, node_id: &Arc<str>, tasks: &mut Join
             ended = hold(agent, node_id, tasks, &mut waits) => ended,
             () = stop.cancelled() => return,
         };
+        agent.executor.metrics.stream_errors.inc();
         let reason = ended.map_or_else(|status| status.message().to_owned(), |()| "it closed the stream".to_owned());
         tracing::warn!(plane = agent.settings.plane, reason, "the stream of leases broke; connecting again");
         tokio::select! {
             () = tokio::time::sleep(waits.next().unwrap_or(Duration::from_secs(10))) => {}
             () = stop.cancelled() => return,
         }
+        agent.executor.metrics.stream_reconnects.inc();
     }
 }
 
@@ -111,14 +114,18 @@ async fn take_lease(
     tasks: &mut JoinSet<()>,
     lease: Lease,
 ) -> Result<(), String> {
-    let task = convert::task(&lease.task).map_err(|status| status.message().to_owned())?;
+    agent.executor.metrics.leases_received.inc();
+    let mut task = convert::task(&lease.task).map_err(|status| status.message().to_owned())?;
+    task.trace_parent = (!lease.traceparent.is_empty()).then_some(lease.traceparent);
+    task.org_id = (!lease.org_id.is_empty()).then_some(lease.org_id);
+    let place = worker::place(&task);
     if task.task_id != lease.task_id || task.node_id != **node_id {
         return Err(format!("the lease of task {} holds a task for another node or of another id", lease.task_id));
     }
     let epoch = Epoch(lease.epoch);
     let accepted = agent.executor.journal.accept(&task, epoch).await.map_err(|error| error.to_string())?;
     let acknowledge = AckRequest { node_id: node_id.to_string(), task_id: task.task_id.clone(), epoch: epoch.0 };
-    let known = agent.workers().get(&task.task_id).map(|worker| worker.renew(epoch));
+    let known = agent.workers().get(&task.task_id).map(|worker| worker.renew(epoch, place));
     if known.is_none() {
         let outcome = match accepted {
             Accepted::New => None,
@@ -132,21 +139,30 @@ async fn take_lease(
     // The next lease does not wait for the answer. One that is lost makes the plane lease again, under a
     // newer epoch, what runs here already.
     let agent = Arc::clone(agent);
-    tasks.spawn(async move {
+    let acknowledged = async move {
         let task_id = acknowledge.task_id.clone();
         match agent.client.clone().ack(acknowledge).await {
             Ok(_) => {
+                agent.executor.metrics.leases_acknowledged.inc();
                 if let Some(worker) = agent.workers().get(&task_id) {
                     worker.confirm();
                 }
             }
             Err(status) => tracing::warn!(task_id, reason = status.message(), "an acknowledgement did not arrive"),
         }
-    });
+    };
+    tasks.spawn(span::within(tracing::Span::none(), place, acknowledged));
     Ok(())
 }
 
 impl Agent {
+    /// Measures what is measured only when somebody asks.
+    pub(crate) fn measure(&self) {
+        let metrics = &self.executor.metrics;
+        metrics.active_leases.set(i64::try_from(self.workers().len()).unwrap_or(i64::MAX));
+        metrics.available_slots.set(self.free_slots().into());
+    }
+
     /// Tasks that this node could take now.
     fn free_slots(&self) -> u32 {
         // Whoever waits for a place would wait longer beside another task, which another node may have room for.

@@ -1,13 +1,18 @@
 //! One task on its way: executed, its lease extended, its events reported, its end told.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use fettle_model::task::{Epoch, Task, TaskOutcome};
+use fettle_telemetry::{TraceParent, span};
 use fettle_wire::node::{ExtendRequest, Verdict};
 use tokio::{sync::watch, task::JoinSet};
+use tracing::Span;
 
 use super::{Agent, backoff, report};
-use crate::executor::{Interrupted, Signals};
+use crate::executor::{Interrupted, Signals, watch as watch_task};
 
 /// How long a lease is taken to last until the plane has said it.
 pub(super) const SHORTEST_LEASE: Duration = Duration::from_secs(3);
@@ -17,6 +22,7 @@ pub(super) struct Worker {
     pub(super) signals: Signals,
     epoch: watch::Sender<Epoch>,
     confirmed: watch::Sender<bool>,
+    span: Span,
 }
 
 impl Worker {
@@ -26,12 +32,15 @@ impl Worker {
     }
 
     /// The plane leased the task again: go on under the newer epoch.
-    pub(super) fn renew(&self, epoch: Epoch) {
-        self.epoch.send_if_modified(|known| {
+    pub(super) fn renew(&self, epoch: Epoch, place: Option<TraceParent>) {
+        let renewed = self.epoch.send_if_modified(|known| {
             let newer = epoch > *known;
             *known = (*known).max(epoch);
             newer
         });
+        if let Some(place) = place.filter(|_| renewed) {
+            span::link(&self.span, place);
+        }
     }
 }
 
@@ -48,15 +57,24 @@ pub(super) fn start(
     let epoch = epochs.subscribe();
     let confirmed = watch::Sender::new(false);
     let confirmation = confirmed.subscribe();
-    agent.workers().insert(task.task_id.clone(), Worker { signals: signals.clone(), epoch: epochs, confirmed });
+    let span = watch_task::task_span(&task);
+    let place = span::begin(&span, place(&task));
+    let worker = Worker { signals: signals.clone(), epoch: epochs, confirmed, span: span.clone() };
+    agent.workers().insert(task.task_id.clone(), worker);
     let agent = Arc::clone(agent);
-    tasks.spawn(async move {
+    let work = async move {
         let task_id = task.task_id.clone();
         let work = Work { agent: &agent, task: &task, epoch, confirmation, lease, signals };
         work.run(outcome).await;
         agent.workers().remove(&task_id);
         agent.ended.send_modify(|count| *count = count.wrapping_add(1));
-    });
+    };
+    tasks.spawn(span::within(span, place, work));
+}
+
+/// Where a task continues in a trace.
+pub(super) fn place(task: &Task) -> Option<TraceParent> {
+    task.trace_parent.as_deref().and_then(|text| text.parse().ok())
 }
 
 pub(super) struct Work<'a> {
@@ -94,6 +112,7 @@ impl Work<'_> {
     async fn execute(&self) -> Option<TaskOutcome> {
         self.confirmed().await?;
         let _slot = self.agent.running.acquire().await.ok()?;
+        let begin = Instant::now();
         let executor = &self.agent.executor;
         let outcome = match executor.execute(self.task, &self.signals).await {
             Ok(outcome) => outcome,
@@ -107,7 +126,7 @@ impl Work<'_> {
                 return None;
             }
         };
-        tracing::info!(task_id = self.task.task_id, operation_id = self.task.operation_id, outcome = ?outcome, "the task ended");
+        watch_task::task_ended(executor, &outcome, begin.elapsed());
         match executor.journal.end_task(&self.task.task_id, &outcome).await {
             Ok(()) => Some(outcome),
             Err(error) => {

@@ -7,6 +7,7 @@ mod shelf;
 mod step;
 mod sweep;
 mod undo;
+pub(crate) mod watch;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,7 +25,7 @@ use self::{
     journal::{Journal, JournalError},
     preflight::Prepared,
 };
-use crate::{capabilities::Node, clock::Clock, queue::Pressure, sandbox::Sandbox};
+use crate::{capabilities::Node, clock::Clock, metrics::HostMetrics, queue::Pressure, sandbox::Sandbox};
 
 /// How often a task is prepared before its registry counts as gone: for about two minutes.
 const PREPARATIONS: u32 = 8;
@@ -51,6 +52,8 @@ pub struct Executor {
     pub host_id: Arc<str>,
     /// Who waits for anything of this node.
     pub pressure: Pressure,
+    /// What is counted.
+    pub metrics: HostMetrics,
     /// Keeps every other host out of the data directory.
     pub lock: Arc<std::fs::File>,
 }
@@ -100,6 +103,7 @@ impl Executor {
                 return Ok(TaskOutcome::Failed { failure, step_id: None });
             }
         };
+        tracing::Span::current().record("operation_type", prepared.graph.operation_type.as_str());
         let outcomes = run::graph(self, task, &prepared, progress, signals).await?;
         let outcome = verdict(&outcomes, signals);
         if outcome != TaskOutcome::Succeeded {

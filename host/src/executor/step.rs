@@ -19,12 +19,14 @@ use fettle_model::{
     operation::StepOutcome,
     task::{StepEvent, Task},
 };
+use fettle_telemetry::span;
 use serde_json::Value;
 
 use super::{
     Executor, Interrupted, Signals, failure,
     journal::{AttemptState, Attempts, JournalError, Kept, Recorder, Subject},
     preflight::Ready,
+    watch,
 };
 use crate::{
     capabilities::report::Report,
@@ -98,6 +100,20 @@ enum Tried {
     Canceled,
 }
 
+impl Tried {
+    const fn status(&self) -> &'static str {
+        match self {
+            Self::Done { .. } => "succeeded",
+            Self::Failed(_) => "failed",
+            Self::Canceled => "canceled",
+        }
+    }
+
+    const fn failure(&self) -> Option<&Failure> {
+        if let Self::Failed(failure) = self { Some(failure) } else { None }
+    }
+}
+
 /// Applies a step until it has succeeded, failed for good, or was canceled.
 pub(super) async fn apply(
     executor: &Executor,
@@ -122,9 +138,13 @@ pub(super) async fn apply(
     loop {
         attempt += 1;
         let begin = Instant::now();
-        let (tried, cassette) = application.attempt(attempt, &input, interrupted).await?;
+        let span = watch::attempt_span(&ready.planned, attempt);
+        let (tried, cassette) = span::inside(&span, application.attempt(attempt, &input, interrupted)).await?;
         interrupted = false;
-        let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took = begin.elapsed();
+        watch::attempt_ended(executor, (&ready.planned, attempt, &span), tried.status(), tried.failure(), took);
+        drop(span);
+        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let outcome = match tried {
             Tried::Done { output, changed } => StepOutcome::Succeeded { output, changed },
             Tried::Canceled => StepOutcome::Canceled,
@@ -214,9 +234,7 @@ impl<'a> Application<'a> {
         };
         let recorded = attempt.finish().await.map_err(Interrupted::Journal)?;
         let outcome = match &tried {
-            Some(Tried::Done { .. }) => "succeeded",
-            Some(Tried::Failed(_)) => "failed",
-            Some(Tried::Canceled) => "canceled",
+            Some(tried) => tried.status(),
             None => "interrupted",
         };
         let cassette = recorded.map(|content| self.kept(number, outcome, content));

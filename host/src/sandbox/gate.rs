@@ -2,7 +2,9 @@
 //!
 //! What holds for all capability calls is done here once. A capability itself knows nothing of it.
 
+use fettle_telemetry::SPANS;
 use serde::{Serialize, de::DeserializeOwned};
+use tracing::{Instrument as _, field::Empty};
 
 use super::{size, state::AttemptState};
 
@@ -70,6 +72,22 @@ impl AttemptState {
     }
 }
 
+/// Makes a call in a span of its own, when somebody collects spans. Its arguments and its answer are not in it.
+pub(crate) async fn traced<A: Answer>(function: Function, call: impl Future<Output = A> + Send) -> A {
+    let span = tracing::trace_span!(
+        target: SPANS,
+        "capability",
+        otel.name = format!("{}.{}", function.capability, function.name),
+        capability = function.capability,
+        function = function.name,
+        denied = Empty,
+        resolved_profile = Empty,
+    );
+    let answer = call.instrument(span.clone()).await;
+    span.record("denied", answer.is_denied());
+    answer
+}
+
 /// `call!(self, files.stat(path))`: calls `self.capabilities.files.stat(path)` through the gate.
 macro_rules! call {
     ($state:ident, $capability:ident.$function:ident($($argument:ident),*)) => {{
@@ -79,7 +97,7 @@ macro_rules! call {
         };
         let answer = match $state.begin(FUNCTION, &($(&$argument,)*))? {
             Some(answer) => answer,
-            None => $state.capabilities.$capability.$function($($argument),*).await,
+            None => $crate::sandbox::gate::traced(FUNCTION, $state.capabilities.$capability.$function($($argument),*)).await,
         };
         $state.end(FUNCTION, answer)
     }};

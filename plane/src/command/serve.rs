@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
+use fettle_telemetry::Telemetry;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 use crate::{Plane, PlaneConfig};
 
@@ -43,12 +43,14 @@ pub(super) struct Serve {
     /// How often hosts send heartbeats.
     #[arg(long, value_parser = duration, default_value = "10s")]
     heartbeat: Duration,
+    /// What the plane says of itself.
+    #[command(flatten)]
+    telemetry: fettle_telemetry::Options,
 }
 
 impl Serve {
     pub(super) async fn run(self, data: PathBuf) -> anyhow::Result<()> {
-        let filter = EnvFilter::try_from_default_env().or_else(|_| EnvFilter::try_new("info"))?;
-        tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+        let telemetry = Telemetry::start(&self.telemetry, "fettle-plane")?;
         // Before it says that it listens: whoever reads that may stop it at once.
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let mut plane = Plane::start(PlaneConfig {
@@ -61,10 +63,15 @@ impl Serve {
             lease_duration: self.lease,
             acknowledge_timeout: self.acknowledge,
             heartbeat_interval: self.heartbeat,
+            metrics_listen: self.telemetry.metrics_listen,
+            metrics_allow_remote: self.telemetry.metrics_allow_remote,
             ..PlaneConfig::new(data)
         })
         .await?;
         super::print(&format!("fettle-plane listens on http://{}", plane.http_address()))?;
+        if let Some(address) = plane.metrics_address() {
+            super::print(&format!("fettle-plane serves metrics at http://{address}/metrics"))?;
+        }
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
@@ -72,6 +79,7 @@ impl Serve {
         }
         tracing::info!("shutting down");
         plane.shutdown().await;
+        tokio::task::spawn_blocking(|| telemetry.close()).await?;
         Ok(())
     }
 }

@@ -16,7 +16,9 @@ pub(super) async fn acknowledge(state: &State, request: Request<AckRequest>) -> 
     let message = request.get_ref();
     let lease = caller.lease(&message.node_id, &message.task_id, message.epoch)?;
     let deadline = state.after(state.config.lease_duration);
-    match state.store.acknowledge_lease(lease, deadline, context).await.map_err(status::store)? {
+    let verdict = state.store.acknowledge_lease(lease, deadline, context).await.map_err(status::store)?;
+    status::told(state, "ack", verdict);
+    match verdict {
         Verdict::Accepted => Ok(AckResponse {}),
         Verdict::Stale | Verdict::Ended => Err(Status::failed_precondition(format!(
             "the lease of task {} under epoch {} is over; drop the task [lease.stale]",

@@ -17,5 +17,5 @@ pub(super) async fn complete(state: &State, request: Request<CompleteRequest>) -
     let lease = caller.lease(&message.node_id, &message.task_id, message.epoch)?;
     let outcome = if message.canceled { TaskOutcome::Canceled } else { TaskOutcome::Succeeded };
     let verdict = state.store.finish_task(lease, outcome, context).await.map_err(status::store)?;
-    Ok(CompleteResponse { verdict: status::verdict(verdict) })
+    Ok(CompleteResponse { verdict: status::told(state, "complete", verdict) })
 }

@@ -17,7 +17,7 @@ pub(super) async fn extend(state: &State, request: Request<ExtendRequest>) -> Re
     let deadline = state.after(state.config.lease_duration);
     let extended = state.store.extend_lease(lease, deadline, context).await.map_err(status::store)?;
     Ok(ExtendResponse {
-        verdict: status::verdict(extended.verdict),
+        verdict: status::told(state, "extend", extended.verdict),
         lease_seconds: status::seconds(state.config.lease_duration),
         canceled: extended.canceled,
     })

@@ -23,5 +23,5 @@ pub(super) async fn fail(state: &State, request: Request<FailRequest>) -> Result
     let step_id = step_id.map_err(|error| Status::invalid_argument(error.to_string()))?;
     let outcome = TaskOutcome::Failed { failure, step_id };
     let verdict = state.store.finish_task(lease, outcome, context).await.map_err(status::store)?;
-    Ok(FailResponse { verdict: status::verdict(verdict) })
+    Ok(FailResponse { verdict: status::told(state, "fail", verdict) })
 }

@@ -10,6 +10,7 @@ mod pull;
 mod register;
 mod report;
 mod status;
+mod trace;
 
 use std::pin::Pin;
 
@@ -55,7 +56,8 @@ impl NodeProtocol for Service {
     }
 
     async fn ack(&self, request: Request<AckRequest>) -> Result<Response<AckResponse>, Status> {
-        acknowledge::acknowledge(&self.0, request).await.map(Response::new)
+        let sent = trace::sent(request.metadata());
+        trace::follow("ack", sent, acknowledge::acknowledge(&self.0, request)).await.map(Response::new)
     }
 
     async fn report(&self, request: Request<Streaming<ReportRequest>>) -> Result<Response<Self::ReportStream>, Status> {
@@ -67,10 +69,12 @@ impl NodeProtocol for Service {
     }
 
     async fn complete(&self, request: Request<CompleteRequest>) -> Result<Response<CompleteResponse>, Status> {
-        complete::complete(&self.0, request).await.map(Response::new)
+        let sent = trace::sent(request.metadata());
+        trace::follow("complete", sent, complete::complete(&self.0, request)).await.map(Response::new)
     }
 
     async fn fail(&self, request: Request<FailRequest>) -> Result<Response<FailResponse>, Status> {
-        fail::fail(&self.0, request).await.map(Response::new)
+        let sent = trace::sent(request.metadata());
+        trace::follow("fail", sent, fail::fail(&self.0, request)).await.map(Response::new)
     }
 }

@@ -3,6 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use fettle_store::{id::TaskId, task::Lease};
+use fettle_telemetry::{SPANS, span};
 use fettle_wire::{
     convert,
     node::{Cancel, Lease as LeaseMessage, PullHello, PullRequest, PullResponse, pull_request, pull_response},
@@ -17,7 +18,7 @@ use super::{
     authentication::{Caller, authenticate, correlation_id},
     status,
 };
-use crate::{dispatch::NodeWake, state::State};
+use crate::{dispatch::NodeWake, observation::OpenStream, state::State};
 
 /// Messages that wait for a slow host at most.
 const WAITING: usize = 32;
@@ -35,6 +36,7 @@ pub(super) async fn pull(
     let correlation_id = correlation_id(state, request.metadata());
     let (sender, receiver) = mpsc::channel(WAITING);
     let session = Session {
+        _open: OpenStream::begin(&state.metrics, "pull"),
         token: state.wakeups.begin_session(caller.id, &state.shutdown),
         wake: state.wakeups.node(caller.id),
         state: state.clone(),
@@ -50,6 +52,7 @@ pub(super) async fn pull(
 
 /// The stream of one node.
 struct Session {
+    _open: OpenStream,
     state: State,
     caller: Caller,
     correlation_id: String,
@@ -130,18 +133,30 @@ impl Session {
         let leases = self.state.store.lease_tasks(self.caller.id, self.free, acknowledge_by, context).await;
         for lease in leases.map_err(|error| Some(status::store(error)))? {
             self.free = self.free.saturating_sub(1);
-            let message = self.lease(&lease).map_err(Some)?;
+            let message = self.lease(lease).map_err(Some)?;
             self.send(message).await?;
         }
         Ok(())
     }
 
-    fn lease(&self, lease: &Lease) -> Result<pull_response::Response, Status> {
+    fn lease(&self, mut lease: Lease) -> Result<pull_response::Response, Status> {
+        // Beside the task: a host that does not know them yet takes the task all the same.
+        let (sent, org_id) = (lease.task.trace_parent.take(), lease.task.org_id.take());
+        let span = tracing::debug_span!(
+            target: SPANS,
+            "lease",
+            task_id = %lease.task_id,
+            epoch = lease.epoch.0,
+            node_id = %self.caller.id,
+        );
+        let place = sent.and_then(|text| text.parse().ok()).and_then(|sent| span::begin(&span, Some(sent)));
         Ok(pull_response::Response::Lease(LeaseMessage {
             task_id: lease.task_id.to_string(),
             epoch: lease.epoch.0,
             lease_seconds: status::seconds(self.state.config.lease_duration),
             task: convert::to_text(&lease.task)?,
+            traceparent: place.map(|place| place.to_string()).unwrap_or_default(),
+            org_id: org_id.unwrap_or_default(),
         }))
     }
 

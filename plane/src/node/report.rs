@@ -13,9 +13,9 @@ use tonic::{Request, Status, Streaming};
 use super::{
     Answers,
     authentication::{Caller, authenticate},
-    status,
+    status, trace,
 };
-use crate::state::State;
+use crate::{observation::OpenStream, state::State};
 
 /// Events stored in one transaction at most.
 const TOGETHER: usize = 64;
@@ -30,12 +30,15 @@ pub(super) async fn report(
     let caller = authenticate(state, request.metadata()).await?;
     let (sender, receiver) = mpsc::channel(ANSWERS);
     let state = state.clone();
-    tokio::spawn(async move {
+    let sent = trace::sent(request.metadata());
+    let work = async move {
+        let _open = OpenStream::begin(&state.metrics, "report");
         tokio::select! {
             () = state.shutdown.cancelled() => {}
             () = store_all(&state, caller, request.into_inner(), &sender) => {}
         }
-    });
+    };
+    tokio::spawn(trace::follow("report", sent, work));
     Ok(Box::pin(ReceiverStream::new(receiver)))
 }
 
@@ -82,7 +85,7 @@ async fn store_chunk(
                     let answer = verdict.map(|verdict| ReportResponse {
                         task_id: task_id.to_string(),
                         sequence,
-                        verdict: status::verdict(verdict),
+                        verdict: status::told(state, "report", verdict),
                     });
                     answers.push(answer.map_err(status::store));
                 }

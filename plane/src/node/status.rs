@@ -4,6 +4,8 @@ use fettle_store::{StoreError, task};
 use fettle_wire::node::Verdict;
 use tonic::Status;
 
+use crate::state::State;
+
 /// The status of a store error. What the database itself said stays in the log.
 pub(super) fn store(error: StoreError) -> Status {
     match &error {
@@ -20,8 +22,11 @@ pub(super) fn store(error: StoreError) -> Status {
     }
 }
 
-/// The verdict in a message.
-pub(super) const fn verdict(verdict: task::Verdict) -> i32 {
+/// The verdict in the answer to a call. What was said under a lease that is over is counted.
+pub(super) fn told(state: &State, call: &str, verdict: task::Verdict) -> i32 {
+    if verdict == task::Verdict::Stale {
+        state.metrics.stale_reports.with([call]).inc();
+    }
     match verdict {
         task::Verdict::Accepted => Verdict::Accepted as i32,
         task::Verdict::Stale => Verdict::Stale as i32,

@@ -1,6 +1,11 @@
 //! What a committed write means for those who wait.
 
-use crate::id::{NodeId, OperationId};
+use std::time::Duration;
+
+use crate::{
+    fact::Fact,
+    id::{NodeId, OperationId},
+};
 
 /// Something that somebody may be waiting for has been committed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +26,15 @@ pub enum Change {
 pub trait Listener: Send + Sync {
     /// One change.
     fn changed(&self, change: &Change);
+
+    /// Something happened that is counted and logged: told once, by the store whose verb it was.
+    fn witnessed(&self, _fact: &Fact) {}
+
+    /// A write was answered, that long after it was asked for.
+    fn answered(&self, _verb: &'static str, _took: Duration) {}
+
+    /// So many writes became durable together.
+    fn committed(&self, _writes: usize) {}
 }
 
 /// Listens to nothing.

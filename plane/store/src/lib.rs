@@ -12,6 +12,7 @@ pub mod context;
 pub mod definition;
 pub mod error;
 pub mod event;
+pub mod fact;
 pub mod id;
 #[cfg(feature = "laws")]
 pub mod laws;

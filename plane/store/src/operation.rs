@@ -48,6 +48,8 @@ pub struct NewOperation {
     pub plan: Arc<Plan>,
     /// Its digest.
     pub plan_digest: Digest,
+    /// Where it continues in a trace (W3C `traceparent`).
+    pub trace_parent: Option<String>,
 }
 
 /// A task to be created.

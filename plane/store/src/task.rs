@@ -72,6 +72,15 @@ pub struct Extended {
     pub canceled: bool,
 }
 
+/// How many tasks are not over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenTasks {
+    /// They wait for their node.
+    pub ready: u64,
+    /// Their node holds them.
+    pub leased: u64,
+}
+
 /// Tasks. A lease is fenced by its epoch, which grows each time the task is leased. A deadline only
 /// makes a lease *expirable*; [`TaskStore::expire_leases`] ends it.
 #[async_trait]
@@ -163,6 +172,12 @@ pub trait TaskStore: Send + Sync {
     /// # Errors
     /// When the store does not answer.
     async fn next_lease_deadline(&self) -> Result<Option<Timestamp>, StoreError>;
+
+    /// How many tasks are not over.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn open_tasks(&self) -> Result<OpenTasks, StoreError>;
 
     /// Tasks that the node holds and that should stop.
     ///

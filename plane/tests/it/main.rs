@@ -18,3 +18,4 @@ mod start;
 mod submission;
 mod support;
 mod targets;
+mod telemetry;

@@ -94,6 +94,7 @@ impl Exec {
             self.denials.note("exec.profiles", granted.profiles.keys(), &profile);
             wit::Error::AccessDenied
         })?;
+        tracing::Span::current().record("resolved_profile", profile.id.as_str());
         let given: Vec<(String, String)> =
             arguments.into_iter().map(|argument| (argument.name, argument.value)).collect();
         let vector =

@@ -1,6 +1,9 @@
 //! How the tasks of an operation stand when one of them ends.
 
-use fettle_model::failure::{Failure, FailureClass};
+use fettle_model::{
+    failure::{Failure, FailureClass},
+    operation::OperationStatus,
+};
 use fettle_store::{StoreError, event::EventKind};
 use serde_json::{Value, json};
 use sqlx::FromRow;
@@ -38,14 +41,26 @@ impl Tally {
 
     /// How the operation ended, and what is told of that.
     #[must_use]
-    pub const fn ending(&self) -> (&'static str, EventKind) {
+    pub const fn ending(&self) -> (OperationStatus, EventKind) {
         if self.failure.is_some() {
-            ("failed", EventKind::Failed)
+            (OperationStatus::Failed, EventKind::Failed)
         } else if self.canceled > 0 {
-            ("canceled", EventKind::Canceled)
+            (OperationStatus::Canceled, EventKind::Canceled)
         } else {
-            ("succeeded", EventKind::Completed)
+            (OperationStatus::Succeeded, EventKind::Completed)
         }
+    }
+
+    fn failure(&self) -> Result<Option<Failure>, StoreError> {
+        row::optional_document("failure", self.failure.as_deref())
+    }
+
+    /// The code of the operation's failure.
+    ///
+    /// # Errors
+    /// When a column is malformed.
+    pub fn error_code(&self) -> Result<Option<String>, StoreError> {
+        Ok(self.failure()?.map(|failure| failure.code))
     }
 
     /// The payload of the last event.
@@ -53,7 +68,7 @@ impl Tally {
     /// # Errors
     /// When a column is malformed.
     pub fn payload(&self, subject: &Subject, ending: &TaskEnding) -> Result<Value, StoreError> {
-        let failure: Option<Failure> = row::optional_document("failure", self.failure.as_deref())?;
+        let failure = self.failure()?;
         let failed_step = if let TaskEnding::Failed { step_id, .. } = ending { step_id.clone() } else { None };
         let fields = json!({ "status": self.ending().0, "failure": failure, "failed_step": failed_step });
         Ok(with(subject.payload(), fields))

@@ -14,6 +14,8 @@ use crate::{row, subject::with, task::Held};
 /// What an event's payload says of its step.
 #[derive(FromRow)]
 pub struct ProgressRow {
+    /// The kind of the step.
+    pub kind: String,
     step_index: i64,
     started_at: Option<i64>,
     percent: Option<i64>,
@@ -55,6 +57,15 @@ pub fn finished(result: &StepOutcome, duration_ms: u64) -> Value {
         StepOutcome::Canceled => json!({}),
     };
     with(json!({ "duration_ms": duration_ms }), more)
+}
+
+/// The code of the failure, when it failed.
+#[must_use]
+pub fn error_code(result: &StepOutcome) -> Option<String> {
+    match result {
+        StepOutcome::Failed { failure } => Some(failure.code.clone()),
+        StepOutcome::Succeeded { .. } | StepOutcome::Skipped { .. } | StepOutcome::Canceled => None,
+    }
 }
 
 /// The task has no such step.

@@ -1,6 +1,6 @@
 //! What every event and audit row of an operation says of it.
 
-use fettle_store::{StoreError, change::Change, context::Context, id::OperationId, operation::NewOperation};
+use fettle_store::{StoreError, change::Change, context::Context, fact::About, id::OperationId, operation::NewOperation};
 use serde_json::{Value, json};
 use sqlx::FromRow;
 
@@ -21,6 +21,7 @@ pub struct Subject {
     /// How many steps it has.
     pub total_steps: i64,
     run: i64,
+    trace_parent: Option<String>,
 }
 
 impl Subject {
@@ -36,6 +37,21 @@ impl Subject {
             correlation_id: context.correlation_id.clone(),
             total_steps: i64::try_from(new.plan.graph.steps.len()).unwrap_or(i64::MAX),
             run: 1,
+            trace_parent: new.trace_parent.clone(),
+        }
+    }
+
+    /// What every line of a log says of it.
+    #[must_use]
+    pub fn about(&self) -> About {
+        About {
+            operation_id: self.operation_id.clone(),
+            operation_type: self.operation_type.clone(),
+            org_id: self.org_id.clone(),
+            project_id: self.project_id.clone(),
+            correlation_id: self.correlation_id.clone(),
+            resource_name: self.resource_name(),
+            trace_parent: self.trace_parent.clone(),
         }
     }
 

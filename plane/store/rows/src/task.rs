@@ -10,6 +10,7 @@ use fettle_model::{
 };
 use fettle_store::{
     StoreError,
+    fact::About,
     id::TaskId,
     task::{Lease, LeaseKey},
 };
@@ -128,6 +129,7 @@ pub fn step_not_succeeded(task_id: TaskId, step_id: &str, status: &str) -> Store
 #[derive(FromRow)]
 pub struct LeasedRow {
     operation_id: String,
+    operation_type: String,
     org_id: String,
     project_id: String,
     node_id: String,
@@ -137,6 +139,7 @@ pub struct LeasedRow {
     plan_digest: String,
     epoch: i64,
     run: i64,
+    trace_parent: Option<String>,
 }
 
 impl LeasedRow {
@@ -144,6 +147,20 @@ impl LeasedRow {
     #[must_use]
     pub fn story(&self) -> (String, String) {
         (format!("{}/{}", self.org_id, self.project_id), self.correlation_id.clone())
+    }
+
+    /// What every line of a log says of the operation.
+    #[must_use]
+    pub fn about(&self) -> About {
+        About {
+            operation_id: self.operation_id.clone(),
+            operation_type: self.operation_type.clone(),
+            org_id: self.org_id.clone(),
+            project_id: self.project_id.clone(),
+            correlation_id: self.correlation_id.clone(),
+            resource_name: format!("projects/{}/operations/{}", self.project_id, self.operation_id),
+            trace_parent: self.trace_parent.clone(),
+        }
     }
 
     /// Whether a step of it may have a result: nothing can be accepted before the first lease of the first run.
@@ -170,6 +187,8 @@ impl LeasedRow {
                 inputs: row::document(WHAT, &self.inputs)?,
                 plan_digest: row::parse(WHAT, &self.plan_digest)?,
                 accepted,
+                org_id: Some(self.org_id),
+                trace_parent: self.trace_parent,
             },
         })
     }

@@ -1,11 +1,12 @@
 //! The one writer. Verbs that arrive while a commit is synced make up the next commit; each is a
 //! savepoint, so that one that is refused leaves the others alone, and is answered after the commit.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use fettle_store::{
     StoreError,
     change::{Change, Listener},
+    fact::Fact,
 };
 use futures::future::BoxFuture;
 use sqlx::{Connection as _, SqliteConnection};
@@ -24,6 +25,7 @@ pub(crate) struct Unit {
     /// The writing connection, inside a transaction.
     pub(crate) connection: SqliteConnection,
     changes: Vec<Change>,
+    facts: Vec<Fact>,
 }
 
 impl Unit {
@@ -32,6 +34,11 @@ impl Unit {
         if !self.changes.contains(&change) {
             self.changes.push(change);
         }
+    }
+
+    /// Tells of it once, when the transaction is durable.
+    pub(crate) fn witness(&mut self, fact: Fact) {
+        self.facts.push(fact);
     }
 }
 
@@ -44,15 +51,16 @@ pub(crate) struct Writer {
     queue: Mutex<Option<mpsc::Sender<Job>>>,
     sender: mpsc::WeakSender<Job>,
     task: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    listener: Arc<dyn Listener>,
 }
 
 impl Writer {
     /// Takes over a connection.
     pub(crate) fn start(connection: SqliteConnection, listener: Arc<dyn Listener>) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let unit = Unit { connection, changes: Vec::new() };
-        let task = tokio::spawn(write(unit, receiver, listener));
-        Self { sender: sender.downgrade(), queue: Mutex::new(Some(sender)), task: Mutex::new(Some(task)) }
+        let unit = Unit { connection, changes: Vec::new(), facts: Vec::new() };
+        let task = tokio::spawn(write(unit, receiver, Arc::clone(&listener)));
+        Self { sender: sender.downgrade(), queue: Mutex::new(Some(sender)), task: Mutex::new(Some(task)), listener }
     }
 
     /// Runs one verb in its own savepoint, and answers when it is durable.
@@ -61,6 +69,7 @@ impl Writer {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut Unit) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
+        let asked = Instant::now();
         let (sender, answer) = oneshot::channel();
         let job: Job = Box::new(move |unit| {
             Box::pin(async move {
@@ -79,7 +88,9 @@ impl Writer {
         let queue = self.sender.upgrade().ok_or(Closed).map_err(unavailable(verb))?;
         queue.send(job).await.map_err(|_| unavailable(verb)(Closed))?;
         drop(queue);
-        answer.await.map_err(|_| unavailable(verb)(NotBegun))?
+        let answer = answer.await.map_err(|_| unavailable(verb)(NotBegun))?;
+        self.listener.answered(verb, asked.elapsed());
+        answer
     }
 
     /// Finishes what is queued and closes the connection.
@@ -100,6 +111,12 @@ async fn write(mut unit: Unit, mut queue: mpsc::Receiver<Job>, listener: Arc<dyn
             tracing::error!(reason, verbs = replies.len(), "a commit failed; nothing of it was written");
             let _ = run(&mut unit, "ROLLBACK").await;
             unit.changes.clear();
+            unit.facts.clear();
+        } else {
+            listener.committed(replies.len());
+        }
+        for fact in unit.facts.drain(..) {
+            listener.witnessed(&fact);
         }
         for change in unit.changes.drain(..) {
             listener.changed(&change);
@@ -145,11 +162,12 @@ async fn fill(
         if !replies.is_empty() {
             run(unit, "RELEASE verb; SAVEPOINT verb").await?;
         }
-        let announced = unit.changes.len();
+        let (announced, witnessed) = (unit.changes.len(), unit.facts.len());
         let (keep, reply) = job(unit).await;
         replies.push(reply);
         if !keep {
             unit.changes.truncate(announced);
+            unit.facts.truncate(witnessed);
             // Fails when the database rolled back everything on its own, as it does when the disk is full.
             run(unit, "ROLLBACK TO verb").await?;
         }

@@ -34,6 +34,9 @@ use crate::{
     token::NewJoinToken,
 };
 
+/// Where every operation continues in a trace.
+pub const TRACE_PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
 /// Seconds after an arbitrary beginning.
 #[must_use]
 pub fn at(seconds: i64) -> Timestamp {
@@ -156,6 +159,7 @@ pub fn new_operation(number: u128, node: &Node, key: Option<&str>) -> NewOperati
         request_digest: Digest::of(b"request"),
         plan_digest: plan.digest().unwrap(),
         plan: Arc::new(plan),
+        trace_parent: Some(TRACE_PARENT.to_owned()),
     }
 }
 

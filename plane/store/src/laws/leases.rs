@@ -1,15 +1,20 @@
 //! Laws of leases.
 
 use fettle_model::{
+    failure::{Failure, FailureClass},
     operation::OperationStatus,
     task::{Epoch, TaskOutcome},
 };
 use serde_json::json;
 
 use super::fixture::{
-    acknowledge, at, key, lease, lease_some, node, report, running, show, started, step, submit, succeeded, when,
+    TRACE_PARENT, acknowledge, at, key, lease, lease_some, node, report, running, show, started, step, submit,
+    succeeded, when,
 };
-use crate::{Store, task::Verdict};
+use crate::{
+    Store,
+    task::{OpenTasks, Verdict},
+};
 
 /// The epoch is what fences.
 pub async fn each_lease_has_a_higher_epoch(store: &dyn Store) {
@@ -192,4 +197,29 @@ pub async fn an_extension_tells_a_task_that_is_over(store: &dyn Store) {
     assert_eq!(store.expire_leases(when(1000)).await.unwrap(), 1);
     assert_eq!(store.extend_lease(key(&own, &given), at(2000), when(1001)).await.unwrap().verdict, Verdict::Ended);
     assert_eq!(store.extend_lease(foreign, at(2000), when(1001)).await.unwrap().verdict, Verdict::Stale);
+}
+
+/// However often it is leased.
+pub async fn a_lease_carries_the_trace_of_its_operation(store: &dyn Store) {
+    let node = node(store, 1, 1).await;
+    submit(store, 1, &node).await;
+    for round in 1..=2 {
+        let task = lease(store, &node, round * 100).await.task;
+        assert_eq!((task.trace_parent.as_deref(), task.org_id.as_deref()), (Some(TRACE_PARENT), Some("default")));
+        store.expire_leases(when(round * 100 + 50)).await.unwrap();
+    }
+}
+
+/// Those that wait, and those that are held; never those that are over.
+pub async fn open_tasks_are_counted(store: &dyn Store) {
+    assert_eq!(store.open_tasks().await.unwrap(), OpenTasks { ready: 0, leased: 0 });
+    let node = node(store, 1, 1).await;
+    submit(store, 1, &node).await;
+    submit(store, 2, &node).await;
+    let given = lease(store, &node, 2).await;
+    assert_eq!(store.open_tasks().await.unwrap(), OpenTasks { ready: 1, leased: 1 });
+    let failure = Failure::new(FailureClass::Permanent, "test.failed", "it failed");
+    let outcome = TaskOutcome::Failed { failure, step_id: None };
+    store.finish_task(key(&node, &given), outcome, when(3)).await.unwrap();
+    assert_eq!(store.open_tasks().await.unwrap(), OpenTasks { ready: 1, leased: 0 });
 }

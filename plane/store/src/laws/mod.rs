@@ -47,7 +47,8 @@ macro_rules! laws {
                 nothing_is_accepted_under_an_old_epoch, nothing_is_accepted_after_expiry_before_the_next_lease,
                 a_node_keeps_what_it_holds, what_a_node_does_not_hold_is_leased_again,
                 what_is_over_is_dropped_by_its_node, an_expired_lease_of_a_canceled_task_ends_it,
-                accepted_outputs_travel_with_the_next_lease, spared_leases_do_not_expire;
+                accepted_outputs_travel_with_the_next_lease, spared_leases_do_not_expire,
+                a_lease_carries_the_trace_of_its_operation, open_tasks_are_counted;
             reports: an_event_is_applied_once, a_result_is_accepted_once, a_result_survives_wrong_counting,
                 an_unknown_step_is_refused_alone, a_task_is_complete_when_every_step_succeeded,
                 ending_twice_is_ending_once, a_failure_settles_every_step, canceled_needs_a_request,

@@ -12,6 +12,7 @@ use fettle_store::{
     change::Change,
     context::Context,
     event::EventKind,
+    fact::Fact,
     operation::{Created, NewOperation},
 };
 use fettle_store_rows::operation::{
@@ -48,6 +49,7 @@ pub(crate) async fn create(unit: &mut Unit, new: &NewOperation, context: &Contex
     if new.terms.deadline.is_some() {
         unit.announce(Change::Deadline);
     }
+    unit.witness(Fact::OperationRequested { about: subject.about() });
     Ok(Created::New(created(new, context)?))
 }
 
@@ -58,9 +60,9 @@ async fn insert(unit: &mut Unit, new: &NewOperation, context: &Context) -> Resul
              target_selector, idempotency_key, request_digest, correlation_id, trigger_source, linked_node_id, sources,
              inputs, plan_digest, total_steps, created_at, total_nodes, priority, deadline, max_parallel_nodes,
              failure_budget, max_concurrency_global, max_concurrency_tenant, max_concurrency_project, requires,
-             linked_allocation_id, status)
+             linked_allocation_id, trace_parent, status)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-             $23, $24, $25, $26, $27, 'queued')
+             $23, $24, $25, $26, $27, $28, 'queued')
          ON CONFLICT (project_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
     )
     .bind(new.id.to_string())
@@ -90,6 +92,7 @@ async fn insert(unit: &mut Unit, new: &NewOperation, context: &Context) -> Resul
     .bind(new.terms.max_concurrency.project)
     .bind(requires(new)?)
     .bind(&new.linked_allocation_id)
+    .bind(&new.trace_parent)
     .execute(&mut unit.connection)
     .await
     .map_err(unavailable(VERB))?;

@@ -1,7 +1,7 @@
 //! The end of a task, and with its last task, of an operation.
 
 use fettle_model::{failure::Failure, operation::StepOutcome};
-use fettle_store::{StoreError, change::Change, context::Context};
+use fettle_store::{StoreError, change::Change, context::Context, fact::Fact};
 use fettle_store_rows::ending::Tally;
 pub(crate) use fettle_store_rows::task::TaskEnding;
 
@@ -180,12 +180,13 @@ async fn end_operation(
     let (status, kind) = tally.ending();
     sqlx::query("UPDATE operations SET status = $2, finished_at = $3 WHERE operation_id = $1")
         .bind(&subject.operation_id)
-        .bind(status)
+        .bind(status.name())
         .bind(context.at.as_millisecond())
         .execute(&mut unit.connection)
         .await
         .map_err(unavailable(VERB))?;
     let behind = nodes_behind(unit, subject).await?;
     wake(unit, behind)?;
+    unit.witness(Fact::OperationEnded { about: subject.about(), status, error_code: tally.error_code()? });
     event::append(unit, &subject.operation_id, kind, context.at, &tally.payload(subject, ending)?).await
 }

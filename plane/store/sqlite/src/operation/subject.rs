@@ -8,7 +8,8 @@ use crate::{error::unavailable, writer::Unit};
 /// Reads the facts of an operation that never change.
 pub(crate) async fn read(unit: &mut Unit, operation_id: &str) -> Result<Subject, StoreError> {
     sqlx::query_as(
-        "SELECT operation_id, operation_type, version, org_id, project_id, correlation_id, total_steps, run
+        "SELECT operation_id, operation_type, version, org_id, project_id, correlation_id, total_steps, run,
+             trace_parent
          FROM operations WHERE operation_id = $1",
     )
     .bind(operation_id)

@@ -1,6 +1,6 @@
 //! Ending leases that nobody holds any more.
 
-use fettle_store::{StoreError, change::Change, context::Context, id::NodeId};
+use fettle_store::{StoreError, change::Change, context::Context, fact::Fact, id::NodeId};
 
 use crate::{
     audit,
@@ -44,6 +44,7 @@ pub(crate) async fn end_lease(
     context: &Context,
 ) -> Result<(), StoreError> {
     audit::record_of(unit, context, subject, action, &format!("tasks/{task_id}")).await?;
+    unit.witness(Fact::LeaseEnded { about: subject.about(), task_id: task_id.to_owned(), action });
     let returned =
         sqlx::query("UPDATE tasks SET status = 'ready', deadline = NULL WHERE task_id = $1 AND cancel_requested = 0")
             .bind(task_id)

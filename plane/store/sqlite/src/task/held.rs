@@ -18,7 +18,7 @@ pub(crate) async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Held
     sqlx::query_as(
         "SELECT tasks.node_id AS task_node_id, tasks.status AS task_status, epoch, acknowledged, last_sequence,
              cancel_requested, operation_id, operation_type, version, operations.org_id AS org_id, project_id,
-             correlation_id, total_steps, operations.run AS run
+             correlation_id, total_steps, operations.run AS run, trace_parent
          FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1",
     )
     .bind(task_id.to_string())

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fettle_model::name::StepId;
-use fettle_store::{StoreError, change::Change, context::Context, id::NodeId, task::Lease};
+use fettle_store::{StoreError, change::Change, context::Context, fact::Fact, id::NodeId, task::Lease};
 use fettle_store_rows::task::LeasedRow;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -79,8 +79,8 @@ async fn give(
 
 async fn make(unit: &mut Unit, task_id: &str, context: &Context) -> Result<Lease, StoreError> {
     let found: LeasedRow = sqlx::query_as(
-        "SELECT operations.operation_id, operations.org_id, project_id, node_id, correlation_id, sources, inputs,
-             plan_digest, epoch, tasks.run
+        "SELECT operations.operation_id, operation_type, operations.org_id, project_id, node_id, correlation_id,
+             sources, inputs, plan_digest, epoch, tasks.run, trace_parent
          FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1",
     )
     .bind(task_id)
@@ -91,7 +91,10 @@ async fn make(unit: &mut Unit, task_id: &str, context: &Context) -> Result<Lease
     let context = Context { correlation_id, ..context.clone() };
     audit::record(unit, &context, &scope, "task.lease", &format!("tasks/{task_id}")).await?;
     let accepted = if found.may_have_results() { accepted(unit, task_id).await? } else { BTreeMap::new() };
-    found.lease(task_id, accepted)
+    let about = found.about();
+    let lease = found.lease(task_id, accepted)?;
+    unit.witness(Fact::TaskLeased { about, task_id: task_id.to_owned(), epoch: lease.epoch.0 });
+    Ok(lease)
 }
 
 /// Outputs of the steps that are done.

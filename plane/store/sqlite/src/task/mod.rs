@@ -15,7 +15,7 @@ use fettle_store::{
     change::Change,
     context::Context,
     id::{NodeId, TaskId},
-    task::{Extended, Lease, LeaseKey, Report, Resumed, TaskStore, Verdict},
+    task::{Extended, Lease, LeaseKey, OpenTasks, Report, Resumed, TaskStore, Verdict},
 };
 use jiff::Timestamp;
 
@@ -136,6 +136,17 @@ impl TaskStore for SqliteStore {
             .await
             .map_err(unavailable("next_lease_deadline"))?;
         row::optional_time("task", earliest)
+    }
+
+    async fn open_tasks(&self) -> Result<OpenTasks, StoreError> {
+        let (ready, leased): (i64, i64) = sqlx::query_as(
+            "SELECT coalesce(sum(status = 'ready'), 0), coalesce(sum(status = 'leased'), 0)
+             FROM tasks WHERE status IN ('ready', 'leased')",
+        )
+        .fetch_one(&self.readers)
+        .await
+        .map_err(unavailable("open_tasks"))?;
+        Ok(OpenTasks { ready: row::number("task", ready)?, leased: row::number("task", leased)? })
     }
 
     async fn cancel_requests(&self, node_id: NodeId) -> Result<Vec<TaskId>, StoreError> {

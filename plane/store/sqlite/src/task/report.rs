@@ -12,10 +12,11 @@ use fettle_store::{
     audit::DeniedCall,
     context::Context,
     event::EventKind,
+    fact::Fact,
     id::TaskId,
     task::{Report, Verdict},
 };
-use fettle_store_rows::report::{ProgressRow, finished as finished_fields, host_time, unknown_step};
+use fettle_store_rows::report::{ProgressRow, error_code, finished as finished_fields, host_time, unknown_step};
 use serde_json::{Value, json};
 
 use super::held::{self, Fence, Held, start_operation};
@@ -100,7 +101,7 @@ macro_rules! update_open_step {
             "UPDATE operation_steps SET ",
             $set,
             " WHERE task_id = $1 AND step_id = $2 AND status IN ('pending', 'running')
-             RETURNING step_index, started_at, percent, attempt_number"
+             RETURNING kind, step_index, started_at, percent, attempt_number"
         )
     };
 }
@@ -179,6 +180,18 @@ async fn finished(unit: &mut Unit, target: &Target, event: &StepEvent, context: 
     .fetch_optional(&mut unit.connection)
     .await
     .map_err(unavailable(VERB))?;
+    if let Some(row) = &step {
+        let status = result.status();
+        unit.witness(Fact::StepEnded {
+            about: target.held.subject.about(),
+            step_id: step_id.to_string(),
+            step_kind: row.kind.clone(),
+            attempt_number: *attempt,
+            status,
+            error_code: error_code(result),
+            duration_ms: *duration_ms,
+        });
+    }
     let fields = finished_fields(result, *duration_ms);
     progress(unit, target, step_id, step, result.status(), fields, context).await
 }

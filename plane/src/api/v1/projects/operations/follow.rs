@@ -10,7 +10,7 @@ use fettle_store::{StoreError, id::OperationId, operation::Operation};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::{api::Problem, api::v1::page, state::State};
+use crate::{api::Problem, api::v1::page, observation::OpenStream, state::State};
 
 /// Entries read at once.
 const BATCH: u32 = 500;
@@ -41,8 +41,10 @@ where
     F: Future<Output = Result<Vec<Entry>, StoreError>> + Send,
 {
     let (sender, receiver) = mpsc::channel(WAITING);
+    let open = OpenStream::begin(&state.metrics, "follow");
     let (id, project) = (operation.id, operation.project.project_id.clone());
     tokio::spawn(async move {
+        let _open = open;
         let sent = tokio::select! {
             () = state.shutdown.cancelled() => return,
             () = sender.closed() => return,
