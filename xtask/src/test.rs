@@ -17,7 +17,8 @@ pub(crate) struct Options {
 }
 
 /// Programs that suites need, and the Debian packages that have them.
-const PARTS: [(&str, &str); 2] = [("docker-registry", "docker-registry"), ("skopeo", "skopeo")];
+const PARTS: [(&str, &str); 3] =
+    [("docker-registry", "docker-registry"), ("skopeo", "skopeo"), ("promtool", "prometheus")];
 
 /// Everything, with the points at which scenarios kill the programs.
 const WHAT: [&str; 3] = ["--workspace", "--features", "fettle-tests/crash-points"];
