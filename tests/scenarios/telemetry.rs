@@ -4,7 +4,7 @@ use fettle_tests::{
     Fleet, Supply,
     collector::{Collected, Collector},
     eventually,
-    fleet::PATIENCE,
+    fleet::{PATIENCE, step},
 };
 use serde_json::{Value, json};
 
@@ -176,4 +176,25 @@ async fn a_collector_that_is_away_costs_nothing_but_its_spans_and_metrics_are_se
     let plane = fleet.metrics(&fleet.plane_metrics()).await;
     let ended = r#"fettle_operations_ended_total{operation_type="test.render",org="default",status="succeeded"}"#;
     assert_eq!(plane.get(ended), Some(&5.0), "{plane:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_resumes_after_a_crash_is_in_the_same_trace() {
+    let supply = Supply::with(&["command-exec-allowlisted", "noop"]).await;
+    let collector = Collector::start().await;
+    let mut fleet = traced(&supply, &collector).await;
+    fleet.register(&supply.publish(SLEEP, POLICY).await).await;
+    let (id, _) = fleet.submit_in_trace("test.sleep", &json!({"seconds": 900}), SENT).await;
+    fleet.until(&id, |operation| step(operation, "sleep")["status"] == "running").await;
+    fleet.host.take().unwrap().kill();
+    fleet.start_host();
+    // A command may not be repeated, so the step fails, and says so.
+    let operation = fleet.ended(&id).await;
+    assert_eq!(operation["failure"]["code"], "step.interrupted", "{operation:#}");
+    let task = eventually("the span of the resumed task", PATIENCE, async || {
+        collector.spans().into_iter().find(|one| one.span.name == "task")
+    })
+    .await;
+    assert_eq!((task.trace_id().as_str(), task.attribute("operation_id")), (TRACE, Some(id)));
+    assert_eq!(task.attribute("error_code").as_deref(), Some("step.interrupted"), "{task:#?}");
 }

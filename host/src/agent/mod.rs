@@ -14,6 +14,7 @@ use std::{
 };
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
+use fettle_model::task::Task;
 use fettle_telemetry::{
     Options,
     listen::{self, Endpoint, ListenError, Refresh},
@@ -137,7 +138,8 @@ impl Agent {
         let mut tasks = JoinSet::new();
         // What was begun goes on at once; the plane may be away for long.
         for Held { task, epoch, outcome } in held {
-            tracing::info!(task_id = task.task_id, "resuming from the journal");
+            let Task { task_id, operation_id, correlation_id, .. } = &task;
+            tracing::info!(task_id, operation_id, correlation_id, "resuming from the journal");
             worker::start(&self, task, (epoch, worker::SHORTEST_LEASE), outcome, &mut tasks);
         }
         let (node_id, heartbeat_interval) = tokio::select! {

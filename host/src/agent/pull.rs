@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fettle_model::task::Epoch;
-use fettle_telemetry::span;
+use fettle_telemetry::{TraceParent, span};
 use fettle_wire::{
     convert,
     node::{AckRequest, Lease, PullFree, PullHello, PullRequest, PullResponse, pull_request, pull_response},
@@ -116,7 +116,8 @@ async fn take_lease(
 ) -> Result<(), String> {
     agent.executor.metrics.leases_received.inc();
     let mut task = convert::task(&lease.task).map_err(|status| status.message().to_owned())?;
-    task.trace_parent = (!lease.traceparent.is_empty()).then_some(lease.traceparent);
+    // Whatever else a plane says there is not kept.
+    task.trace_parent = lease.traceparent.parse::<TraceParent>().ok().map(|place| place.to_string());
     task.org_id = (!lease.org_id.is_empty()).then_some(lease.org_id);
     let place = worker::place(&task);
     if task.task_id != lease.task_id || task.node_id != **node_id {

@@ -46,10 +46,21 @@ pub(crate) fn product(below: &[impl AsRef<str>]) -> Vec<Source> {
 
 /// The sources of all that is shipped.
 pub(crate) fn shipped() -> Vec<Source> {
-    let mut directories: Vec<String> =
-        ["model", "wire", "egress", "supply", "crash", "host", "plane", "plane/store", "plane/store/sqlite", "cli"]
-            .map(|room| format!("{room}/src"))
-            .to_vec();
+    let mut directories: Vec<String> = [
+        "model",
+        "wire",
+        "egress",
+        "telemetry",
+        "supply",
+        "crash",
+        "host",
+        "plane",
+        "plane/store",
+        "plane/store/sqlite",
+        "cli",
+    ]
+    .map(|room| format!("{room}/src"))
+    .to_vec();
     directories.extend(steps().into_iter().map(|step| format!("steps/{step}/src")));
     product(&directories)
 }
