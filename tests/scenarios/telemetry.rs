@@ -197,4 +197,5 @@ async fn a_task_that_resumes_after_a_crash_is_in_the_same_trace() {
     .await;
     assert_eq!((task.trace_id().as_str(), task.attribute("operation_id")), (TRACE, Some(id)));
     assert_eq!(task.attribute("error_code").as_deref(), Some("step.interrupted"), "{task:#?}");
+    assert!(task.is_error(), "{task:#?}");
 }

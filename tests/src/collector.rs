@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::{
         trace_service_server::{TraceService, TraceServiceServer},
     },
     common::v1::any_value::Value,
-    trace::v1::Span,
+    trace::v1::{Span, status::StatusCode},
 };
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -107,6 +107,12 @@ impl Collected {
             Value::BoolValue(flag) => flag.to_string(),
             other => format!("{other:?}"),
         })
+    }
+
+    /// Whether it is marked as failed.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.span.status.as_ref().is_some_and(|status| status.code() == StatusCode::Error)
     }
 
     /// The trace, as logs write it.

@@ -30,6 +30,7 @@ pub(crate) fn task_span(task: &Task) -> Span {
         node_id = task.node_id,
         status = Empty,
         error_code = Empty,
+        otel.status_code = Empty,
     )
 }
 
@@ -47,7 +48,9 @@ pub(crate) fn task_ended(executor: &Executor, outcome: &TaskOutcome, took: Durat
     }
     executor.metrics.lease_duration.observe(took.as_secs_f64() * 1e3);
     let error_code = failure.map_or(NO_ERROR, |failure| failure.code.as_str());
-    Span::current().record("status", status).record("error_code", error_code);
+    let span = Span::current();
+    span.record("status", status).record("error_code", error_code);
+    mark(&span, failure);
     let duration_ms = milliseconds(took);
     tracing::info!(
         status,
@@ -70,6 +73,7 @@ pub(super) fn attempt_span(planned: &PlannedStep, attempt: u32) -> Span {
         resolved_profile = resolved_profile(planned),
         status = Empty,
         error_code = Empty,
+        otel.status_code = Empty,
         duration_ms = Empty,
     )
 }
@@ -90,6 +94,7 @@ pub(super) fn attempt_ended(
     let error_code = failure.map_or(NO_ERROR, |failure| failure.code.as_str());
     let duration_ms = milliseconds(took);
     span.record("status", status).record("error_code", error_code).record("duration_ms", duration_ms);
+    mark(span, failure);
     tracing::info!(
         step_id = %planned.id,
         step_kind = %planned.kind,
@@ -100,6 +105,13 @@ pub(super) fn attempt_ended(
         duration_ms,
         "an attempt of a step ended"
     );
+}
+
+/// Failures stand out where traces are drawn.
+fn mark(span: &Span, failure: Option<&Failure>) {
+    if failure.is_some() {
+        span.record("otel.status_code", "ERROR");
+    }
 }
 
 /// The command profiles that the step may use: usually one, or none at all. Which of several it used, the span of
