@@ -77,9 +77,21 @@ impl Wakeups {
     }
 }
 
+impl Wakeups {
+    fn wake_all(&self) {
+        for node in lock(&self.nodes).values() {
+            node.cancels.store(true, Ordering::Release);
+            node.notify.notify_one();
+        }
+        self.lease.notify_one();
+        lock(&self.operations).values().for_each(|sender| drop(sender.send_replace(())));
+    }
+}
+
 impl Listener for Wakeups {
     fn changed(&self, change: &Change) {
         match change {
+            Change::Everything => self.wake_all(),
             Change::TaskReady(id) => self.node(*id).notify.notify_one(),
             Change::CancelRequested(id) => {
                 let node = self.node(*id);

@@ -20,6 +20,8 @@ pub enum Change {
     Deadline,
     /// The operation has new events, logs or states.
     Operation(OperationId),
+    /// Nobody knows: what was announced meanwhile was not heard. All who wait should look.
+    Everything,
 }
 
 /// Is told of each change, after it is durable. Must return at once.

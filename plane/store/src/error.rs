@@ -2,10 +2,11 @@
 
 use std::error::Error;
 
-/// A verb that did not happen. Nothing of it was written.
+/// A verb that did not happen. Nothing of it was written, unless it is said otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database did not answer, or refused the write: disk full, file gone, shutting down.
+    /// The database did not answer, or refused the write: disk full, file gone, shutting down. When the connection
+    /// was lost while the write was committed, as its source says then, it may have happened: ask again.
     #[error("the database did not complete `{verb}`; check its disk space and its health, then try again")]
     Unavailable {
         /// The verb.

@@ -74,7 +74,7 @@ fn only_stores_and_the_hosts_journal_depend_on_sqlx() {
     holds(
         "only the store crates and the host's journal know a database",
         fix,
-        &others(&["sqlx"], &["fettle-store-rows", "fettle-store-sqlite", "fettle-host"]),
+        &others(&["sqlx"], &["fettle-store-rows", "fettle-store-sqlite", "fettle-store-postgres", "fettle-host"]),
     );
     let elsewhere: Vec<String> = product(&["host/src"])
         .iter()
@@ -157,6 +157,8 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("fettle-store", &["fettle-model"]),
         ("fettle-store-rows", &["fettle-model", "fettle-store"]),
         ("fettle-store-sqlite", &["fettle-model", "fettle-store", "fettle-store-rows", "fettle-crash"]),
+        ("fettle-store-postgres", &["fettle-model", "fettle-store", "fettle-store-rows", "fettle-crash"]),
+        ("fettle-postgres-cluster", &[]),
         (
             "fettle-host",
             &[
@@ -177,6 +179,7 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "fettle-supply",
                 "fettle-store",
                 "fettle-store-sqlite",
+                "fettle-store-postgres",
                 "fettle-telemetry",
             ],
         ),

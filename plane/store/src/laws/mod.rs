@@ -14,7 +14,8 @@ pub mod reports;
 pub mod retries;
 pub mod tokens;
 
-/// Makes one test per law. `$open` is an async function that answers a guard and an empty store.
+/// Makes one test per law. `$open` is an async function that answers a guard and an empty store; none where
+/// its database is not installed.
 #[macro_export]
 macro_rules! laws {
     ($open:path) => {
@@ -52,7 +53,7 @@ macro_rules! laws {
             reports: an_event_is_applied_once, a_result_is_accepted_once, a_result_survives_wrong_counting,
                 an_unknown_step_is_refused_alone, a_task_is_complete_when_every_step_succeeded,
                 ending_twice_is_ending_once, a_failure_settles_every_step, canceled_needs_a_request,
-                the_story_is_told_in_order, logs_are_paged_by_step, long_lines_are_cut, mutations_are_audited;
+                the_story_is_told_in_order, logs_are_paged_by_step, long_lines_are_cut, lines_of_any_bytes_are_stored, mutations_are_audited;
             denials: a_denied_call_is_audited_once, a_denied_call_is_never_lost_to_wrong_counting,
                 a_denied_call_of_an_unknown_step_is_refused_alone, a_denied_call_is_small_whatever_a_node_says;
         );
@@ -63,7 +64,7 @@ macro_rules! laws {
             $(
                 #[tokio::test]
                 async fn $law() {
-                    let (_guard, store) = $open().await;
+                    let Some((_guard, store)) = $open().await else { return };
                     $crate::laws::$module::$law(&*store).await;
                 }
             )+

@@ -199,6 +199,16 @@ pub async fn long_lines_are_cut(store: &dyn Store) {
     assert_eq!(stored[0].line.text.chars().count(), 8_192);
 }
 
+/// A program may print anything; no report of it stands in the way of the next ones.
+pub async fn lines_of_any_bytes_are_stored(store: &dyn Store) {
+    let (node, operation, lease) = running(store).await;
+    let strange = "a\0b \u{1b}[2J \u{fffd} '\"\\";
+    report(store, key(&node, &lease), 1, logged("first", &[strange, "c"])).await;
+    let stored = store.logs(operation.id, None, all()).await.unwrap();
+    assert_eq!(stored.len(), 2);
+    assert!(stored[0].line.text.starts_with('a') && stored[1].line.text == "c");
+}
+
 /// Who did what, where, with which result.
 pub async fn mutations_are_audited(store: &dyn Store) {
     let (node, operation, lease) = running(store).await;

@@ -1,0 +1,83 @@
+//! The audit trail.
+
+use async_trait::async_trait;
+use fettle_store::{
+    StoreError,
+    audit::{AuditRecord, AuditStore, DeniedCall, Refusal},
+    context::Context,
+    id::OperationId,
+    page::Page,
+};
+use fettle_store_rows::audit::{AuditRow, DeniedRow, denied, mutation, refused, report_key};
+pub(crate) use fettle_store_rows::audit::{PLATFORM, scope};
+use fettle_store_rows::subject::Subject;
+
+use crate::{PostgresStore, unit::Unit};
+
+/// Adds the row of a mutation of an operation, under its correlation id: what happens to its tasks belongs to its
+/// story.
+pub(crate) fn record_of(
+    unit: &mut Unit,
+    context: &Context,
+    subject: &Subject,
+    action: &'static str,
+    resource_name: &str,
+) {
+    let context = Context { correlation_id: subject.correlation_id.clone(), ..context.clone() };
+    record(unit, &context, &subject.scope(), action, resource_name);
+}
+
+/// Adds the row of a mutation.
+pub(crate) fn record(unit: &mut Unit, context: &Context, scope: &str, action: &'static str, resource_name: &str) {
+    unit.journal.audit(mutation(context, scope, action, resource_name));
+}
+
+/// Adds the row of a denied call, unless it is there: a report may come twice.
+pub(crate) fn record_denied(
+    unit: &mut Unit,
+    context: &Context,
+    subject: &Subject,
+    task_id: &str,
+    call: &DeniedCall,
+) -> Result<(), StoreError> {
+    let row = denied(context, subject, call)?;
+    unit.journal.audit_once(row, subject.operation_id.clone(), report_key(task_id, call));
+    Ok(())
+}
+
+#[async_trait]
+impl AuditStore for PostgresStore {
+    async fn audit(&self, page: Page<i64>) -> Result<Vec<AuditRecord>, StoreError> {
+        let sql = "SELECT sequence, at, actor, scope, action, resource_name, result, correlation_id, details, link
+                   FROM audit_logs WHERE sequence > $1 ORDER BY sequence LIMIT $2";
+        let bind =
+            |query: crate::unit::Asking<AuditRow>| query.bind(page.after.unwrap_or(0)).bind(i64::from(page.size));
+        let rows = self.reader.all("audit", sql, bind).await?;
+        rows.into_iter().map(AuditRow::record).collect()
+    }
+
+    async fn denied_calls(
+        &self,
+        operation: OperationId,
+        page: Page<i64>,
+    ) -> Result<Vec<(i64, DeniedCall)>, StoreError> {
+        let sql = "SELECT sequence, details FROM audit_logs
+                   WHERE operation_id = $1 AND report_key IS NOT NULL AND sequence > $2 ORDER BY sequence LIMIT $3";
+        let bind = |query: crate::unit::Asking<DeniedRow>| {
+            query.bind(operation.to_string()).bind(page.after.unwrap_or(0)).bind(i64::from(page.size))
+        };
+        let rows = self.reader.all("denied_calls", sql, bind).await?;
+        rows.into_iter().map(DeniedRow::call).collect()
+    }
+
+    async fn record_refusal(&self, refusal: Refusal, context: Context) -> Result<(), StoreError> {
+        self.writer
+            .run("record_refusal", (refusal, context), |unit, (refusal, context)| {
+                Box::pin(async move {
+                    unit.journal.audit(refused(context, refusal));
+                    Ok(())
+                })
+            })
+            .await
+    }
+}

@@ -1,0 +1,83 @@
+//! The store in a PostgreSQL database, which several planes may share.
+//!
+//! Each plane has one writer that puts the verbs which wait for it into one transaction, a few readers, and one
+//! connection that hears what the others commit. See docs/decisions/postgresql.md.
+
+mod announcement;
+mod audit;
+mod connection;
+mod definition;
+mod ears;
+mod error;
+mod event;
+mod journal;
+mod log;
+mod node;
+mod operation;
+mod project;
+mod reader;
+mod task;
+mod token;
+mod trouble;
+mod unit;
+mod writer;
+
+use std::sync::{Arc, atomic::AtomicU32};
+
+use async_trait::async_trait;
+use fettle_store::{Health, StoreError, change::Listener};
+use fettle_store_rows::row;
+use sqlx::migrate::Migrator;
+
+pub use crate::{connection::Address, error::OpenError};
+use crate::{ears::Ears, reader::Reader, writer::Writer};
+
+/// From the first version of the tables to this one.
+static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+
+/// Fails where nothing can be written, and changes nothing.
+const WRITES: &str = "WITH nothing AS (UPDATE journal SET only_one = TRUE WHERE NOT only_one)
+                      SELECT pg_current_xact_id()::text";
+
+/// A store in a PostgreSQL database.
+pub struct PostgresStore {
+    writer: Writer,
+    reader: Reader,
+    ears: Ears,
+}
+
+impl PostgresStore {
+    /// Connects, and brings the tables up to date. `listener` is told of each committed change, whichever store
+    /// over this database made it.
+    ///
+    /// # Errors
+    /// When the database cannot be reached or used, or was written by a newer version.
+    pub async fn open(address: &Address, listener: Arc<dyn Listener>) -> Result<Self, OpenError> {
+        let options = Arc::new(address.options());
+        let mut connection = connection::first(&options).await?;
+        MIGRATIONS.run(&mut connection).await.map_err(|error| OpenError::of_migration(&options, error))?;
+        let writes_as = Arc::new(AtomicU32::new(0));
+        let reader = Reader::new(&options);
+        let ears = Ears::start(&options, Arc::clone(&listener), Arc::clone(&writes_as)).await?;
+        let writer = Writer::start(options, connection, listener, writes_as);
+        Ok(Self { writer, reader, ears })
+    }
+}
+
+#[async_trait]
+impl Health for PostgresStore {
+    async fn check_health(&self) -> Result<(), StoreError> {
+        self.reader.one::<(i64,)>("check_health", "SELECT 1::bigint", |query| query).await?;
+        // Readers may answer where nothing can be written: a standby, a full disk.
+        self.writer
+            .run("check_health", (), |unit, ()| Box::pin(async move { unit.execute(WRITES, |query| query).await }))
+            .await
+            .map(drop)
+    }
+
+    async fn close(&self) {
+        self.writer.close().await;
+        self.ears.close().await;
+        self.reader.close().await;
+    }
+}

@@ -1,0 +1,152 @@
+//! Creating an operation.
+
+use fettle_model::plan::Plan;
+use fettle_store::{
+    StoreError,
+    change::Change,
+    context::Context,
+    event::EventKind,
+    operation::{Created, NewOperation},
+};
+use fettle_store_rows::{
+    definition::check_usable,
+    operation::{OperationRow, TRIGGER, artifacts, created, key_reused, total_steps},
+    subject::Subject,
+};
+
+use super::operations;
+use crate::{
+    audit,
+    journal::clean,
+    row,
+    unit::{Asking, Unit},
+};
+
+const WHAT: &str = "operation";
+
+/// Everything of an operation in one statement: nothing of it when its key is there already, or when its
+/// version cannot be used. Answers whether it is new, and the status of the version.
+const INSERT: &str = "
+WITH version AS (
+    SELECT status FROM operation_definition_versions WHERE operation_type = $2 AND version = $3
+), operation AS (
+    INSERT INTO operations (operation_id, operation_type, version, org_id, project_id, requested_by_user_id,
+        target_selector, idempotency_key, request_digest, correlation_id, trigger_source, linked_node_id, sources,
+        inputs, plan_digest, total_steps, status, created_at)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 'queued', $17
+    WHERE NOT EXISTS (SELECT 1 FROM version WHERE status IN ('draft', 'retired'))
+    ON CONFLICT (project_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+    RETURNING operation_id
+), task AS (
+    INSERT INTO tasks (task_id, operation_id, node_id, status) SELECT $18, operation_id, $12, 'ready' FROM operation
+), steps AS (
+    INSERT INTO operation_steps (task_id, operation_id, step_index, step_id, kind, component, needs)
+    SELECT $18, operation_id, step.* FROM operation,
+        unnest($19::bigint[], $20::text[], $21::text[], $22::text[], $23::text[]) AS step
+), artifacts AS (
+    INSERT INTO operation_artifacts (operation_id, role, reference)
+    SELECT operation_id, artifact.* FROM operation, unnest($24::text[], $25::text[]) AS artifact
+)
+SELECT EXISTS (SELECT 1 FROM operation), (SELECT status FROM version)";
+
+pub(crate) async fn create(unit: &mut Unit, new: &NewOperation, context: &Context) -> Result<Created, StoreError> {
+    let (is_new, status) = insert(unit, new, context).await?;
+    if !is_new {
+        return match repeated(unit, new).await? {
+            Some(known) => Ok(known),
+            None => {
+                check_usable(&new.plan, status.as_deref())?;
+                Err(StoreError::not_found("operation with idempotency key", key(new)))
+            }
+        };
+    }
+    let subject = Subject::of(new, context);
+    unit.journal.event(&subject.operation_id, EventKind::Requested, context.at, &subject.payload())?;
+    audit::record(unit, context, &subject.scope(), "operation.create", &subject.resource_name());
+    unit.announce(Change::TaskReady(new.node_id));
+    Ok(Created::New(created(new, context)?))
+}
+
+fn key(new: &NewOperation) -> &str {
+    new.idempotency_key.as_deref().unwrap_or_default()
+}
+
+async fn insert(unit: &mut Unit, new: &NewOperation, context: &Context) -> Result<(bool, Option<String>), StoreError> {
+    let graph = &new.plan.graph;
+    let target_selector = row::text(WHAT, &new.target_selector)?;
+    let (sources, inputs) = (row::text(WHAT, &graph.sources)?, row::text(WHAT, &new.plan.inputs)?);
+    let total_steps = i64::from(total_steps(&new.plan)?);
+    let steps = steps(&new.plan)?;
+    let (roles, references): (Vec<_>, Vec<_>) =
+        artifacts(&new.plan).into_iter().map(|(role, reference)| (role, reference.to_string())).unzip();
+    let answer = unit
+        .look_for(INSERT, |query: Asking<(bool, Option<String>)>| {
+            query
+                .bind(new.id.to_string())
+                .bind(graph.operation_type.to_string())
+                .bind(graph.version.to_string())
+                .bind(new.project.org_id.to_string())
+                .bind(new.project.project_id.to_string())
+                .bind(clean(&context.actor.to_string()))
+                .bind(target_selector)
+                .bind(new.idempotency_key.as_deref().map(clean))
+                .bind(new.request_digest.to_string())
+                .bind(clean(&context.correlation_id))
+                .bind(TRIGGER)
+                .bind(new.node_id.to_string())
+                .bind(sources)
+                .bind(inputs)
+                .bind(new.plan_digest.to_string())
+                .bind(total_steps)
+                .bind(context.at.as_millisecond())
+                .bind(new.task_id.to_string())
+                .bind((0..total_steps).collect::<Vec<i64>>())
+                .bind(steps.ids)
+                .bind(steps.kinds)
+                .bind(steps.components)
+                .bind(steps.needs)
+                .bind(roles)
+                .bind(references)
+        })
+        .await?;
+    let (is_new, status) = answer.unwrap_or_default();
+    if is_new {
+        unit.has_written();
+    }
+    Ok((is_new, status))
+}
+
+/// The columns of the steps of a plan.
+#[derive(Default)]
+struct Steps {
+    ids: Vec<String>,
+    kinds: Vec<String>,
+    components: Vec<String>,
+    needs: Vec<String>,
+}
+
+fn steps(plan: &Plan) -> Result<Steps, StoreError> {
+    let mut columns = Steps::default();
+    for step in &plan.graph.steps {
+        columns.ids.push(step.id.to_string());
+        columns.kinds.push(step.kind.to_string());
+        columns.components.push(step.component.to_string());
+        columns.needs.push(row::text(WHAT, &step.needs)?);
+    }
+    Ok(columns)
+}
+
+/// What the key was used for before; none when it is not known.
+async fn repeated(unit: &mut Unit, new: &NewOperation) -> Result<Option<Created>, StoreError> {
+    let found = unit
+        .look_for(operations!("WHERE project_id = $1 AND idempotency_key = $2"), |query: Asking<OperationRow>| {
+            query.bind(new.project.project_id.to_string()).bind(clean(key(new)))
+        })
+        .await?;
+    let Some(known) = found.map(OperationRow::operation).transpose()? else { return Ok(None) };
+    if known.request_digest == new.request_digest {
+        Ok(Some(Created::Repeated(known)))
+    } else {
+        Err(key_reused(key(new), &known))
+    }
+}

@@ -1,0 +1,54 @@
+//! Ending leases that nobody holds any more.
+
+use fettle_store::{StoreError, change::Change, context::Context};
+use fettle_store_rows::subject::Subject;
+
+use super::held::subject;
+use crate::{
+    audit,
+    operation::ending::{self, TaskEnding},
+    unit::{Asking, Unit},
+};
+
+/// Any plane may do it, and several at once: what another one is just about is left to it.
+pub(crate) async fn expire(unit: &mut Unit, context: &Context) -> Result<u64, StoreError> {
+    let at = context.at.as_millisecond();
+    let due = unit
+        .look(
+            "SELECT task_id, operation_id FROM tasks WHERE status = 'leased' AND deadline <= $1
+             ORDER BY task_id FOR NO KEY UPDATE SKIP LOCKED",
+            |query: Asking<(String, String)>| query.bind(at),
+        )
+        .await?;
+    let mut ended = 0;
+    for (task_id, operation_id) in due {
+        let subject = subject(unit, &operation_id).await?;
+        end_lease(unit, &subject, &task_id, "task.lease_expire", context).await?;
+        ended += 1;
+    }
+    Ok(ended)
+}
+
+/// Makes the task ready again, or ends it when it should be canceled anyway. The epoch stays: it grows with the
+/// next lease, and until then nothing is accepted. The task is locked.
+pub(crate) async fn end_lease(
+    unit: &mut Unit,
+    subject: &Subject,
+    task_id: &str,
+    action: &'static str,
+    context: &Context,
+) -> Result<(), StoreError> {
+    audit::record_of(unit, context, subject, action, &format!("tasks/{task_id}"));
+    let returned = unit
+        .execute(
+            "UPDATE tasks SET status = 'ready', deadline = NULL WHERE task_id = $1 AND cancel_requested = 0",
+            |query| query.bind(task_id.to_owned()),
+        )
+        .await?;
+    if returned == 0 {
+        return ending::end_task(unit, subject, task_id, &TaskEnding::Canceled, context).await;
+    }
+    unit.announce(Change::TaskReady(subject.node_id()?));
+    unit.announce(Change::Lease);
+    Ok(())
+}

@@ -1,0 +1,347 @@
+//! The one writer of a plane. Verbs that arrive while a commit is under way make up the next one, and are answered
+//! after it.
+//!
+//! Most verbs are not refused, so a transaction is tried without savepoints first, which saves a round trip for
+//! each verb. When one has to be taken back, all are run again, each in its own savepoint; they are run again too
+//! when another transaction was in the way, or when the connection was lost before the commit.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use fettle_store::{
+    StoreError,
+    change::{Change, Listener},
+};
+use futures::future::BoxFuture;
+use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
+use tokio::{
+    sync::{Mutex, mpsc, oneshot},
+    time::Instant,
+};
+
+use crate::{
+    connection,
+    error::{Closed, NotWritten, Unknown, unavailable},
+    journal::Unwritten,
+    trouble::Trouble,
+    unit::Unit,
+};
+
+/// Verbs of one commit, at most. Bounds how long the first one waits for the last.
+const GROUP: usize = 256;
+
+/// Verbs that may wait; more wait before the queue.
+const QUEUE: usize = 1024;
+
+/// How often a transaction is tried, and for how long a database that is away is waited for.
+const TRIES: u32 = 8;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two tries to connect.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A transaction that takes longer is given up, with its connection: the server may be gone without a word.
+const LONGEST: Duration = Duration::from_secs(40);
+
+/// How a verb ended, as far as the transaction is concerned.
+enum Ended {
+    Done,
+    /// It found that it may not. The transaction goes on without it.
+    Refused,
+    Failed(Trouble, String),
+}
+
+/// Why a transaction was not committed.
+enum Failure {
+    /// One verb has to be taken back.
+    TakeBack,
+    /// It may work now.
+    Again(Trouble, String),
+    /// The connection was lost during the commit.
+    Unknown(String),
+}
+
+/// A verb that waits, or that has run and waits for the commit.
+trait Job: Send {
+    fn run<'c>(&'c mut self, unit: &'c mut Unit) -> BoxFuture<'c, Ended>;
+
+    /// Answers whoever asked; the argument says whether and why the commit failed.
+    fn answer(self: Box<Self>, failed: Option<&Failure>);
+}
+
+struct Asked<I, T, F> {
+    verb: &'static str,
+    input: I,
+    work: F,
+    result: Option<Result<T, StoreError>>,
+    sender: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<I, T, F> Job for Asked<I, T, F>
+where
+    I: Send + Sync,
+    T: Send,
+    F: for<'c> Fn(&'c mut Unit, &'c I) -> BoxFuture<'c, Result<T, StoreError>> + Send + Sync,
+{
+    fn run<'c>(&'c mut self, unit: &'c mut Unit) -> BoxFuture<'c, Ended> {
+        Box::pin(async move {
+            let result = (self.work)(unit, &self.input).await;
+            let ended = match &result {
+                Ok(_) => Ended::Done,
+                Err(error) => match Trouble::of_verb(error) {
+                    None => Ended::Refused,
+                    Some(trouble) => Ended::Failed(trouble, reason(error)),
+                },
+            };
+            self.result = Some(result);
+            ended
+        })
+    }
+
+    fn answer(self: Box<Self>, failed: Option<&Failure>) {
+        let verb = self.verb;
+        let result = match failed {
+            None => self.result.unwrap_or_else(|| Err(unavailable(verb)(NotWritten("it was not run".to_owned())))),
+            Some(Failure::Unknown(reason)) => Err(unavailable(verb)(Unknown(reason.clone()))),
+            Some(Failure::Again(_, reason)) => Err(unavailable(verb)(NotWritten(reason.clone()))),
+            Some(Failure::TakeBack) => Err(unavailable(verb)(NotWritten("it was taken back".to_owned()))),
+        };
+        let result = result.map_err(|error| match error {
+            // Statements do not know the verb they belong to.
+            StoreError::Unavailable { source, .. } => StoreError::Unavailable { verb, source },
+            other => other,
+        });
+        let _ = self.sender.send(result);
+    }
+}
+
+/// What an error says, down to its first cause.
+fn reason(error: &dyn std::error::Error) -> String {
+    let first = std::iter::successors(error.source(), |error| error.source()).last();
+    first.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// The queue to the writer.
+pub(crate) struct Writer {
+    queue: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
+    sender: mpsc::WeakSender<Box<dyn Job>>,
+    task: Mutex<Option<tokio::task::JoinHandle<()>>>,
+}
+
+impl Writer {
+    /// Takes over a connection. `writes_as` is kept at the number that the server gives the current one.
+    pub(crate) fn start(
+        options: Arc<PgConnectOptions>,
+        connection: PgConnection,
+        listener: Arc<dyn Listener>,
+        writes_as: Arc<AtomicU32>,
+    ) -> Self {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let worker = Worker { options, first: Some(connection), unit: None, listener, writes_as };
+        let task = tokio::spawn(worker.write(receiver));
+        Self { sender: sender.downgrade(), queue: Mutex::new(Some(sender)), task: Mutex::new(Some(task)) }
+    }
+
+    /// Runs one verb, perhaps more than once, and answers when it is durable.
+    pub(crate) async fn run<I, T, F>(&self, verb: &'static str, input: I, work: F) -> Result<T, StoreError>
+    where
+        I: Send + Sync + 'static,
+        T: Send + 'static,
+        F: for<'c> Fn(&'c mut Unit, &'c I) -> BoxFuture<'c, Result<T, StoreError>> + Send + Sync + 'static,
+    {
+        let (sender, answer) = oneshot::channel();
+        let job = Box::new(Asked { verb, input, work, result: None, sender });
+        let queue = self.sender.upgrade().ok_or(Closed).map_err(unavailable(verb))?;
+        queue.send(job).await.map_err(|_| unavailable(verb)(Closed))?;
+        drop(queue);
+        answer.await.map_err(|_| unavailable(verb)(Closed))?
+    }
+
+    /// Finishes what is queued and closes the connection.
+    pub(crate) async fn close(&self) {
+        self.queue.lock().await.take();
+        if let Some(task) = self.task.lock().await.take() {
+            let _ = task.await;
+        }
+    }
+}
+
+struct Worker {
+    options: Arc<PgConnectOptions>,
+    first: Option<PgConnection>,
+    unit: Option<Unit>,
+    listener: Arc<dyn Listener>,
+    writes_as: Arc<AtomicU32>,
+}
+
+impl Worker {
+    async fn write(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
+        let mut jobs = Vec::with_capacity(GROUP);
+        while queue.recv_many(&mut jobs, GROUP).await > 0 {
+            let failed = self.commit(&mut jobs, &mut queue).await.err();
+            if let Some(failure) = &failed {
+                let (Failure::Unknown(reason) | Failure::Again(_, reason)) = failure else { continue };
+                tracing::error!(reason, verbs = jobs.len(), "a commit failed");
+                // It may have been committed nevertheless.
+                self.listener.changed(&Change::Everything);
+            }
+            for job in jobs.drain(..) {
+                job.answer(failed.as_ref());
+            }
+        }
+        if let Some(unit) = self.unit.take() {
+            let _ = unit.connection.close().await;
+        }
+    }
+
+    /// Tries until it is committed, or there is no sense in trying on.
+    async fn commit(
+        &mut self,
+        jobs: &mut Vec<Box<dyn Job>>,
+        queue: &mut mpsc::Receiver<Box<dyn Job>>,
+    ) -> Result<(), Failure> {
+        let end = Instant::now() + PATIENCE;
+        let (mut careful, mut tries) = (false, 0);
+        loop {
+            tries += 1;
+            let mut unit = self.connected(end).await?;
+            let mut committing = false;
+            let tried = attempt(&mut unit, jobs, queue, careful, &mut committing);
+            let failure = match tokio::time::timeout(LONGEST, tried).await {
+                Ok(Ok(())) => {
+                    unit.take_changes().iter().for_each(|change| self.listener.changed(change));
+                    self.unit = Some(unit);
+                    return Ok(());
+                }
+                Ok(Err(failure)) => failure,
+                Err(_) if committing => Failure::Unknown("the server does not answer".to_owned()),
+                Err(_) => Failure::Again(Trouble::Lost, "the server does not answer".to_owned()),
+            };
+            careful = true;
+            unit.clear();
+            match failure {
+                Failure::TakeBack => self.rolled_back(unit).await,
+                Failure::Again(trouble, reason) => {
+                    if trouble != Trouble::Lost {
+                        self.rolled_back(unit).await;
+                    }
+                    if tries >= TRIES || Instant::now() >= end {
+                        return Err(Failure::Again(trouble, reason));
+                    }
+                }
+                // The connection is of no use any more.
+                Failure::Unknown(reason) => return Err(Failure::Unknown(reason)),
+            }
+        }
+    }
+
+    /// Keeps the connection when the transaction could be rolled back.
+    async fn rolled_back(&mut self, mut unit: Unit) {
+        let rolled_back = tokio::time::timeout(LONGEST, run(&mut unit, "ROLLBACK")).await;
+        self.unit = matches!(rolled_back, Ok(Ok(()))).then_some(unit);
+    }
+
+    /// The connection, opened again when it was lost.
+    async fn connected(&mut self, end: Instant) -> Result<Unit, Failure> {
+        if let Some(unit) = self.unit.take() {
+            return Ok(unit);
+        }
+        // Until it is known which number the new connection has, every announcement is heard.
+        self.writes_as.store(0, Ordering::Release);
+        loop {
+            let error = match self.open().await {
+                Ok(unit) => return Ok(unit),
+                Err(error) => error,
+            };
+            if Instant::now() + PAUSE >= end {
+                return Err(Failure::Again(Trouble::Lost, error.to_string()));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn open(&mut self) -> Result<Unit, sqlx::Error> {
+        let mut connection = match self.first.take() {
+            Some(first) => first,
+            None => connection::open(&self.options).await?,
+        };
+        let number: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut connection).await?;
+        self.writes_as.store(number.unsigned_abs(), Ordering::Release);
+        Ok(Unit::new(connection))
+    }
+}
+
+/// Runs the jobs, and those that arrive meanwhile, in one transaction.
+async fn attempt(
+    unit: &mut Unit,
+    jobs: &mut Vec<Box<dyn Job>>,
+    queue: &mut mpsc::Receiver<Box<dyn Job>>,
+    careful: bool,
+    committing: &mut bool,
+) -> Result<(), Failure> {
+    run(unit, "BEGIN").await.map_err(again)?;
+    let mut next = 0;
+    loop {
+        // What is run again is not made larger: it may be one of the new verbs that fails.
+        if next == jobs.len() && !careful && next < GROUP {
+            jobs.extend(queue.try_recv().ok());
+        }
+        let Some(job) = jobs.get_mut(next) else { break };
+        next += 1;
+        if careful { run_carefully(unit, job.as_mut()).await? } else { run_boldly(unit, job.as_mut()).await? }
+    }
+    let told = unit.announced();
+    let journal = std::mem::take(&mut unit.journal);
+    journal.write(&mut unit.connection, told).await.map_err(|unwritten| match unwritten {
+        Unwritten::Database(error) => again(error),
+        Unwritten::Store(error) => Failure::Again(Trouble::Statement, reason(&error)),
+    })?;
+    fettle_crash::point("store::before_commit");
+    *committing = true;
+    let committed = run(unit, "COMMIT").await;
+    fettle_crash::point("store::after_commit");
+    committed.map_err(|error| match Trouble::of(&error) {
+        Trouble::Lost => Failure::Unknown(error.to_string()),
+        trouble => Failure::Again(trouble, error.to_string()),
+    })
+}
+
+/// Without a savepoint: whatever has to be taken back ends the transaction.
+async fn run_boldly(unit: &mut Unit, job: &mut dyn Job) -> Result<(), Failure> {
+    let mark = unit.mark();
+    match job.run(unit).await {
+        Ended::Done => Ok(()),
+        Ended::Refused if unit.back_to(mark) => Err(Failure::TakeBack),
+        Ended::Refused => Ok(()),
+        Ended::Failed(Trouble::Statement, _) => Err(Failure::TakeBack),
+        Ended::Failed(trouble, reason) => Err(Failure::Again(trouble, reason)),
+    }
+}
+
+/// In its own savepoint.
+async fn run_carefully(unit: &mut Unit, job: &mut dyn Job) -> Result<(), Failure> {
+    run(unit, "SAVEPOINT verb").await.map_err(again)?;
+    let mark = unit.mark();
+    match job.run(unit).await {
+        Ended::Done => run(unit, "RELEASE verb").await.map_err(again),
+        Ended::Refused | Ended::Failed(Trouble::Statement, _) => {
+            unit.back_to(mark);
+            run(unit, "ROLLBACK TO verb; RELEASE verb").await.map_err(again)
+        }
+        Ended::Failed(trouble, reason) => Err(Failure::Again(trouble, reason)),
+    }
+}
+
+fn again(error: sqlx::Error) -> Failure {
+    Failure::Again(Trouble::of(&error), error.to_string())
+}
+
+/// Statements without values, in one round trip.
+async fn run(unit: &mut Unit, statements: &'static str) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(statements).execute(&mut unit.connection).await.map(drop)
+}
