@@ -34,6 +34,17 @@ impl Address {
         self.has_password
     }
 
+    /// The same for the programs of PostgreSQL, without the password.
+    #[must_use]
+    pub fn arguments(&self) -> String {
+        let options = &self.options;
+        let host =
+            options.get_socket().map_or_else(|| options.get_host().to_owned(), |path| path.display().to_string());
+        let user = options.get_username();
+        let database = options.get_database().unwrap_or(user);
+        format!("--host={host} --port={} --username={user} --dbname={database}", options.get_port())
+    }
+
     pub(crate) fn options(&self) -> PgConnectOptions {
         let named = self.options.clone().application_name("fettle-plane").options(LIMITS);
         named.disable_statement_logging()
