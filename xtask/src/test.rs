@@ -20,6 +20,9 @@ pub(crate) struct Options {
 const PARTS: [(&str, &str); 3] =
     [("docker-registry", "docker-registry"), ("skopeo", "skopeo"), ("promtool", "prometheus")];
 
+/// The package of PostgreSQL, whose programs are on nobody's path. Its own server is not used: each test starts one.
+const POSTGRESQL: &str = "postgresql";
+
 /// Everything, with the points at which scenarios kill the programs.
 const WHAT: [&str; 3] = ["--workspace", "--features", "fettle-tests/crash-points"];
 
@@ -40,6 +43,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         if !ensure(program, package) {
             missing.push(package);
         }
+    }
+    if !tools::ensure_postgresql(POSTGRESQL) {
+        missing.push(POSTGRESQL);
     }
     if options.all && !missing.is_empty() {
         anyhow::bail!("these packages could not be installed, and suites need them: {}", missing.join(", "));

@@ -52,6 +52,17 @@ pub(crate) fn has(program: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).is_file()))
 }
 
+/// Installs PostgreSQL, where that is possible; answers whether it is there.
+pub(crate) fn ensure_postgresql(package: &str) -> bool {
+    has_postgresql() || install(package) && has_postgresql()
+}
+
+/// Whether PostgreSQL is installed where Debian puts it.
+fn has_postgresql() -> bool {
+    std::fs::read_dir("/usr/lib/postgresql")
+        .is_ok_and(|versions| versions.flatten().any(|version| version.path().join("bin/initdb").is_file()))
+}
+
 /// Installs a Debian package, where that is possible; answers whether the program is there.
 pub(crate) fn ensure(program: &str, package: &str) -> bool {
     has(program) || install(package) && has(program)
