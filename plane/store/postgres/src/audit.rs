@@ -41,8 +41,7 @@ pub(crate) fn record_denied(
     call: &DeniedCall,
 ) -> Result<(), StoreError> {
     let row = denied(context, subject, call)?;
-    unit.journal.audit_once(row, subject.operation_id.clone(), report_key(task_id, call));
-    Ok(())
+    unit.journal.audit_once(row, subject.operation_id.clone(), report_key(task_id, call))
 }
 
 #[async_trait]

@@ -23,7 +23,7 @@ const LIMITS: [(&str, &str); 4] = [
 /// The address of a database, as a `postgres://` URL. It may hold a password, so it is never shown whole.
 #[derive(Clone)]
 pub struct Address {
-    options: PgConnectOptions,
+    options: Box<PgConnectOptions>,
     has_password: bool,
 }
 
@@ -46,7 +46,7 @@ impl Address {
     }
 
     pub(crate) fn options(&self) -> PgConnectOptions {
-        let named = self.options.clone().application_name("fettle-plane").options(LIMITS);
+        let named = PgConnectOptions::clone(&self.options).application_name("fettle-plane").options(LIMITS);
         named.disable_statement_logging()
     }
 }
@@ -61,7 +61,7 @@ impl FromStr for Address {
         let options = PgConnectOptions::from_str(text).map_err(|error| OpenError::Url(Some(error)))?;
         let userinfo = text.split_once("://").and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'));
         let has_password = userinfo.is_some_and(|(user, _)| user.contains(':')) || text.contains("password=");
-        Ok(Self { options, has_password })
+        Ok(Self { options: Box::new(options), has_password })
     }
 }
 
@@ -104,6 +104,16 @@ pub(crate) async fn first(options: &PgConnectOptions) -> Result<PgConnection, Op
         .await
         .map_err(|error| OpenError::of(options, error))?;
     if encoding == "UTF8" { Ok(connection) } else { Err(OpenError::Encoding { place: place(options), encoding }) }
+}
+
+/// Lets tables be changed for as long as that takes, and waited for while another plane changes them.
+pub(crate) async fn without_limits(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql("SET statement_timeout = 0; SET lock_timeout = 0").execute(connection).await.map(drop)
+}
+
+/// The limits of every connection again.
+pub(crate) async fn with_limits(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql("RESET statement_timeout; RESET lock_timeout").execute(connection).await.map(drop)
 }
 
 #[cfg(test)]

@@ -79,9 +79,13 @@ impl Journal {
         self.audit.push(Audited { row: cleaned(row), once: None });
     }
 
-    /// A row of the audit trail that is written once for its key.
-    pub(crate) fn audit_once(&mut self, row: AuditRecord, operation_id: String, key: String) {
-        self.audit.push(Audited { row: cleaned(row), once: Some((operation_id, key)) });
+    /// A row of the audit trail that is written once for its key. One that cannot be linked is refused here: what a
+    /// node says may stand in nobody else's way.
+    pub(crate) fn audit_once(&mut self, row: AuditRecord, operation_id: String, key: String) -> Result<(), StoreError> {
+        let row = cleaned(row);
+        audit_rows::link(None, &row)?;
+        self.audit.push(Audited { row, once: Some((operation_id, key)) });
+        Ok(())
     }
 
     /// An event of the outbox.

@@ -55,7 +55,9 @@ impl PostgresStore {
     pub async fn open(address: &Address, listener: Arc<dyn Listener>) -> Result<Self, OpenError> {
         let options = Arc::new(address.options());
         let mut connection = connection::first(&options).await?;
+        connection::without_limits(&mut connection).await.map_err(|error| OpenError::of(&options, error))?;
         MIGRATIONS.run(&mut connection).await.map_err(|error| OpenError::of_migration(&options, error))?;
+        connection::with_limits(&mut connection).await.map_err(|error| OpenError::of(&options, error))?;
         let writes_as = Arc::new(AtomicU32::new(0));
         let reader = Reader::new(&options);
         let ears = Ears::start(&options, Arc::clone(&listener), Arc::clone(&writes_as)).await?;

@@ -66,6 +66,15 @@ enum Failure {
     Unknown(String),
 }
 
+impl Failure {
+    fn reason(&self) -> &str {
+        match self {
+            Self::TakeBack => "a verb had to be taken back",
+            Self::Again(_, reason) | Self::Unknown(reason) => reason,
+        }
+    }
+}
+
 /// A verb that waits, or that has run and waits for the commit.
 trait Job: Send {
     fn run<'c>(&'c mut self, unit: &'c mut Unit) -> BoxFuture<'c, Ended>;
@@ -108,8 +117,7 @@ where
         let result = match failed {
             None => self.result.unwrap_or_else(|| Err(unavailable(verb)(NotWritten("it was not run".to_owned())))),
             Some(Failure::Unknown(reason)) => Err(unavailable(verb)(Unknown(reason.clone()))),
-            Some(Failure::Again(_, reason)) => Err(unavailable(verb)(NotWritten(reason.clone()))),
-            Some(Failure::TakeBack) => Err(unavailable(verb)(NotWritten("it was taken back".to_owned()))),
+            Some(failure) => Err(unavailable(verb)(NotWritten(failure.reason().to_owned()))),
         };
         let result = result.map_err(|error| match error {
             // Statements do not know the verb they belong to.
@@ -185,8 +193,7 @@ impl Worker {
         while queue.recv_many(&mut jobs, GROUP).await > 0 {
             let failed = self.commit(&mut jobs, &mut queue).await.err();
             if let Some(failure) = &failed {
-                let (Failure::Unknown(reason) | Failure::Again(_, reason)) = failure else { continue };
-                tracing::error!(reason, verbs = jobs.len(), "a commit failed");
+                tracing::error!(reason = failure.reason(), verbs = jobs.len(), "a commit failed");
                 // It may have been committed nevertheless.
                 self.listener.changed(&Change::Everything);
             }

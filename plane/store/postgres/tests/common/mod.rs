@@ -1,5 +1,5 @@
 //! Stores over one database, and what the tests of this folder share.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::{
