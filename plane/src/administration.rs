@@ -1,18 +1,16 @@
-//! What somebody with access to the data directory can do, whether or not a plane runs on it.
+//! What somebody with access to the database can do, whether or not a plane runs on it.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
 use fettle_model::name::Label;
 use fettle_store::{
-    StoreError,
-    audit::AuditStore as _,
+    Store, StoreError,
     context::{Actor, Context},
     id::{JoinTokenId, TokenId},
     page::Page,
-    project::{DEFAULT_ORGANISATION, Project, ProjectStore as _},
-    token::{NewJoinToken, NewToken, TokenStore as _},
+    project::{DEFAULT_ORGANISATION, Project},
+    token::{NewJoinToken, NewToken},
 };
-use fettle_store_sqlite::SqliteStore;
 use jiff::{SignedDuration, Timestamp};
 
 pub use fettle_store::{
@@ -22,13 +20,11 @@ pub use fettle_store::{
 
 use crate::{
     clock::{self, Clock, NoRandomness, SystemClock},
+    database::{Database, DatabaseError},
     identity::secret::Purpose,
 };
 
 pub use crate::identity::secret::Secret;
-
-/// The name of the database in the data directory.
-pub(crate) const DATABASE: &str = "plane.db";
 
 /// Why it was not done.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +38,9 @@ pub enum AdministrationError {
         #[source]
         source: std::io::Error,
     },
+    /// The database cannot be opened.
+    #[error(transparent)]
+    Database(DatabaseError),
     /// The store refused.
     #[error(transparent)]
     Store(StoreError),
@@ -62,9 +61,9 @@ impl From<NoRandomness> for AdministrationError {
     }
 }
 
-/// An open data directory. Safe to use beside a running plane.
+/// An open database of a plane. Safe to use beside running planes.
 pub struct Administration {
-    store: SqliteStore,
+    store: Arc<dyn Store>,
     clock: SystemClock,
 }
 
@@ -80,8 +79,18 @@ impl Administration {
     /// # Errors
     /// When the directory or its database cannot be used.
     pub async fn open(data_directory: &Path) -> Result<Self, AdministrationError> {
-        Self::make_directory(data_directory)?;
-        let store = SqliteStore::open(&data_directory.join(DATABASE), Arc::new(())).await?;
+        Self::open_in(data_directory, &Database::DataDirectory).await
+    }
+
+    /// The same for a plane whose database may be elsewhere.
+    ///
+    /// # Errors
+    /// When the directory or the database cannot be used.
+    pub async fn open_in(data_directory: &Path, database: &Database) -> Result<Self, AdministrationError> {
+        if matches!(database, Database::DataDirectory) {
+            Self::make_directory(data_directory)?;
+        }
+        let store = database.open(data_directory, Arc::new(())).await.map_err(AdministrationError::Database)?;
         Ok(Self { store, clock: SystemClock })
     }
 
@@ -182,7 +191,7 @@ impl Administration {
 
     /// Closes the database.
     pub async fn close(&self) {
-        fettle_store::Health::close(&self.store).await;
+        self.store.close().await;
     }
 }
 

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use crate::database::Database;
+
 /// How a plane runs. [`PlaneConfig::new`] is right for most.
 #[derive(Clone, Debug)]
 pub struct PlaneConfig {
@@ -16,6 +18,8 @@ pub struct PlaneConfig {
     pub allow_remote: bool,
     /// Where everything is kept. Only this user may enter it.
     pub data_directory: PathBuf,
+    /// Where that is not the place of the database too.
+    pub database: Database,
     /// Whose signatures count. Without it no definition can be registered.
     pub trust_policy: Option<PathBuf>,
     /// A Sigstore `trusted_root.json` that proves identities, for rules that name identities.
@@ -48,6 +52,7 @@ impl PlaneConfig {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             allow_remote: false,
             data_directory: data_directory.into(),
+            database: Database::default(),
             trust_policy: None,
             trusted_root: None,
             plain_http_registries: BTreeSet::new(),

@@ -9,6 +9,7 @@ pub mod artifact;
 mod clock;
 pub mod command;
 mod config;
+pub mod database;
 mod dispatch;
 mod explanation;
 mod identity;

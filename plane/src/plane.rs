@@ -3,19 +3,19 @@
 use std::{fs::File, future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use axum::serve::ListenerExt as _;
-use fettle_store::{Store, StoreError};
-use fettle_store_sqlite::SqliteStore;
+use fettle_store::StoreError;
 use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustError, TrustFiles, TrustSource};
 use fettle_telemetry::listen::{self, Endpoint, ListenError, Refresh};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    administration::{DATABASE, make_directory},
+    administration::make_directory,
     api,
     artifact::{ArtifactSource, TrustsNobody},
     clock::SystemClock,
     config::PlaneConfig,
+    database::DatabaseError,
     dispatch::{Wakeups, expiry},
     observation::{Observer, PlaneMetrics},
     registration::Definitions,
@@ -63,8 +63,11 @@ pub enum StartError {
     /// Metrics cannot be served.
     #[error(transparent)]
     Metrics(ListenError),
-    /// The store cannot be opened.
-    #[error("the store cannot be opened")]
+    /// The database cannot be opened.
+    #[error("the database cannot be opened")]
+    Database(#[source] DatabaseError),
+    /// The store does not answer.
+    #[error("the store cannot be used")]
     Store(#[source] StoreError),
 }
 
@@ -104,14 +107,13 @@ impl Plane {
         }
         let lock = lock(&config)?;
         let wakeups = Arc::new(Wakeups::default());
-        let database = config.data_directory.join(DATABASE);
         let metrics = Arc::new(PlaneMetrics::default());
         let observer = Observer { wakeups: Arc::clone(&wakeups), metrics: Arc::clone(&metrics) };
-        let store = SqliteStore::open(&database, Arc::new(observer)).await.map_err(StartError::Store)?;
+        let opened = config.database.open(&config.data_directory, Arc::new(observer)).await;
+        let store = opened.map_err(StartError::Database)?;
         let listen = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let store: Arc<dyn Store> = Arc::new(store);
         let state = State::new(Inner {
             store,
             artifacts,
@@ -169,7 +171,7 @@ impl RunningPlane {
     }
 }
 
-/// One plane per data directory: two timers and two writers would fight.
+/// One plane per data directory: two would fight for what is in it.
 fn lock(config: &PlaneConfig) -> Result<File, StartError> {
     let failed = |source| StartError::Directory { path: config.data_directory.clone(), source };
     make_directory(&config.data_directory).map_err(failed)?;

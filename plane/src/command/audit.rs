@@ -1,12 +1,11 @@
 //! fettle-plane audit
 
-use std::path::Path;
-
 use clap::Args;
 use fettle_model::digest::Digest;
 use fettle_store::{audit::AuditRecord, chain::Chain};
 use serde_json::json;
 
+use super::place::Place;
 use crate::administration::Administration;
 
 /// Prints the audit trail, the oldest row first, or checks that nothing was taken out of it.
@@ -33,8 +32,8 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    pub(super) async fn run(self, data: &Path) -> anyhow::Result<()> {
-        let administration = Administration::open(data).await?;
+    pub(super) async fn run(self, place: &Place) -> anyhow::Result<()> {
+        let administration = place.open().await?;
         let done = if self.verify { self.verify(&administration).await } else { self.print(&administration).await };
         administration.close().await;
         done

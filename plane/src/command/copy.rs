@@ -1,11 +1,15 @@
 //! `fettle-plane backup`, `restore` and `migrate`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use fettle_store_sqlite::copy;
 
-use crate::administration::{Administration, DATABASE};
+use super::place::Place;
+use crate::{
+    administration::Administration,
+    database::{Database, FILE},
+};
 
 /// Writes all that the plane knows to one new file, as it is at one moment. The plane may run meanwhile.
 ///
@@ -39,25 +43,46 @@ pub(super) struct Restore {
 pub(super) struct Migrate {}
 
 impl Backup {
-    pub(super) async fn run(self, data: &Path) -> anyhow::Result<()> {
-        copy::backup(&data.join(DATABASE), &self.file).await?;
+    pub(super) async fn run(self, place: &Place) -> anyhow::Result<()> {
+        if let Database::Postgres(address) = &place.database {
+            let file = self.file.display();
+            anyhow::bail!(
+                "PostgreSQL has its own program for that, which planes do not notice: pg_dump --format=custom \
+                 --no-owner --file={file} {}",
+                address.arguments()
+            );
+        }
+        copy::backup(&place.data.join(FILE), &self.file).await?;
         super::print(&format!("{} holds all that the plane knows", self.file.display()))
     }
 }
 
 impl Restore {
-    pub(super) async fn run(self, data: &Path) -> anyhow::Result<()> {
-        Administration::make_directory(data)?;
-        copy::restore(&self.file, &data.join(DATABASE), self.replace).await?;
+    pub(super) async fn run(self, place: &Place) -> anyhow::Result<()> {
+        if let Database::Postgres(address) = &place.database {
+            let file = self.file.display();
+            anyhow::bail!(
+                "PostgreSQL has its own program for that; stop all planes on it first: pg_restore --clean --if-exists \
+                 --no-owner --single-transaction {} {file}",
+                address.arguments()
+            );
+        }
+        let database = place.data.join(FILE);
+        Administration::make_directory(&place.data)?;
+        copy::restore(&self.file, &database, self.replace).await?;
         // A backup of an earlier version is brought up to date at once, where somebody watches.
-        Administration::open(data).await?.close().await;
-        super::print(&format!("{} is restored; start the plane", data.join(DATABASE).display()))
+        place.open().await?.close().await;
+        super::print(&format!("{} is restored; start the plane", database.display()))
     }
 }
 
 impl Migrate {
-    pub(super) async fn run(self, data: &Path) -> anyhow::Result<()> {
-        Administration::open(data).await?.close().await;
-        super::print(&format!("{} is up to date", data.join(DATABASE).display()))
+    pub(super) async fn run(self, place: &Place) -> anyhow::Result<()> {
+        place.open().await?.close().await;
+        let name = match &place.database {
+            Database::DataDirectory => place.data.join(FILE).display().to_string(),
+            Database::Postgres(address) => address.to_string(),
+        };
+        super::print(&format!("{name} is up to date"))
     }
 }

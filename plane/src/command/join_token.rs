@@ -1,11 +1,11 @@
 //! fettle-plane join-token
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use fettle_model::name::Label;
 
-use crate::administration::Administration;
+use super::place::Place;
 
 /// Tokens with which nodes join.
 #[derive(Debug, Subcommand)]
@@ -32,10 +32,10 @@ pub(super) struct Create {
 }
 
 impl JoinTokenCommand {
-    pub(super) async fn run(self, data: &Path) -> anyhow::Result<()> {
+    pub(super) async fn run(self, place: &Place) -> anyhow::Result<()> {
         let Self::Create(create) = self;
         let owner = super::named_project(create.project, create.org)?;
-        let administration = Administration::open(data).await?;
+        let administration = place.open().await?;
         let secret = administration.create_join_token(create.uses, owner, create.expires).await?;
         administration.close().await;
         super::print(secret.reveal())

@@ -3,11 +3,12 @@
 mod audit;
 mod copy;
 mod join_token;
+mod place;
 mod project;
 mod serve;
 mod token;
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{io::Write as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use fettle_model::name::Label;
@@ -19,9 +20,8 @@ use crate::administration;
 #[derive(Debug, Parser)]
 #[command(name = "fettle-plane", version)]
 struct Arguments {
-    /// Where everything is kept.
-    #[arg(long, global = true, env = "FETTLE_PLANE_DATA", default_value = "fettle-plane-data")]
-    data: PathBuf,
+    #[command(flatten)]
+    place: place::PlaceOptions,
     #[command(subcommand)]
     command: Command,
 }
@@ -54,15 +54,16 @@ pub fn run() -> ExitCode {
         Err(error) => return fail(&anyhow::Error::new(error).context("cannot start threads")),
     };
     let done = runtime.block_on(async {
+        let place = arguments.place.place()?;
         match arguments.command {
-            Command::Serve(serve) => serve.run(arguments.data).await,
-            Command::Token(command) => command.run(&arguments.data).await,
-            Command::JoinToken(command) => command.run(&arguments.data).await,
-            Command::Project(command) => command.run(&arguments.data).await,
-            Command::Audit(audit) => audit.run(&arguments.data).await,
-            Command::Backup(backup) => backup.run(&arguments.data).await,
-            Command::Restore(restore) => restore.run(&arguments.data).await,
-            Command::Migrate(migrate) => migrate.run(&arguments.data).await,
+            Command::Serve(serve) => serve.run(place).await,
+            Command::Token(command) => command.run(&place).await,
+            Command::JoinToken(command) => command.run(&place).await,
+            Command::Project(command) => command.run(&place).await,
+            Command::Audit(audit) => audit.run(&place).await,
+            Command::Backup(backup) => backup.run(&place).await,
+            Command::Restore(restore) => restore.run(&place).await,
+            Command::Migrate(migrate) => migrate.run(&place).await,
         }
     });
     match done {

@@ -1,11 +1,9 @@
 //! fettle-plane project
 
-use std::path::Path;
-
 use clap::Subcommand;
 use fettle_model::name::Label;
 
-use crate::administration::Administration;
+use super::place::Place;
 
 /// Projects.
 #[derive(Debug, Subcommand)]
@@ -21,10 +19,10 @@ pub(super) enum ProjectCommand {
 }
 
 impl ProjectCommand {
-    pub(super) async fn run(self, data: &Path) -> anyhow::Result<()> {
+    pub(super) async fn run(self, place: &Place) -> anyhow::Result<()> {
         let Self::Create { project, org } = self;
         let Some(project) = super::named_project(Some(project), org)? else { return Ok(()) };
-        let administration = Administration::open(data).await?;
+        let administration = place.open().await?;
         administration.ensure_project(project.clone()).await?;
         administration.close().await;
         super::print(&format!("project {} of organisation {}", project.project_id, project.org_id))

@@ -6,6 +6,7 @@ use clap::Args;
 use fettle_telemetry::Telemetry;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::place::Place;
 use crate::{Plane, PlaneConfig};
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -49,7 +50,7 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) async fn run(self, data: PathBuf) -> anyhow::Result<()> {
+    pub(super) async fn run(self, place: Place) -> anyhow::Result<()> {
         let telemetry = Telemetry::start(&self.telemetry, "fettle-plane")?;
         // Before it says that it listens: whoever reads that may stop it at once.
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -65,7 +66,8 @@ impl Serve {
             heartbeat_interval: self.heartbeat,
             metrics_listen: self.telemetry.metrics_listen,
             metrics_allow_remote: self.telemetry.metrics_allow_remote,
-            ..PlaneConfig::new(data)
+            database: place.database,
+            ..PlaneConfig::new(place.data)
         })
         .await?;
         super::print(&format!("fettle-plane listens on http://{}", plane.http_address()))?;

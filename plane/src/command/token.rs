@@ -1,12 +1,13 @@
 //! fettle-plane token
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use fettle_model::name::Label;
 use serde_json::json;
 
-use crate::administration::{Access, Administration, ProjectRole, Token};
+use super::place::Place;
+use crate::administration::{Access, ProjectRole, Token};
 
 /// Tokens of people and programs.
 #[derive(Debug, Subcommand)]
@@ -85,8 +86,8 @@ impl Create {
 }
 
 impl TokenCommand {
-    pub(super) async fn run(self, data: &Path) -> anyhow::Result<()> {
-        let administration = Administration::open(data).await?;
+    pub(super) async fn run(self, place: &Place) -> anyhow::Result<()> {
+        let administration = place.open().await?;
         let done = match self {
             Self::Create(create) => {
                 let access = create.access()?;

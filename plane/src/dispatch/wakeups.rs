@@ -84,7 +84,9 @@ impl Wakeups {
             node.notify.notify_one();
         }
         self.lease.notify_one();
-        lock(&self.operations).values().for_each(|sender| drop(sender.send_replace(())));
+        for sender in lock(&self.operations).values() {
+            sender.send_replace(());
+        }
     }
 }
 

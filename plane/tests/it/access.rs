@@ -1,15 +1,15 @@
 //! Who may do what.
 
-use fettle_plane::administration::{Access, Administration, ProjectRole};
+use fettle_plane::administration::{Access, ProjectRole};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::support::{in_project, plane, request, token};
+use crate::support::{in_project, plane, request};
 
 #[tokio::test]
 async fn nothing_is_answered_without_a_valid_token() {
     let plane = plane().await;
-    let administration = Administration::open(plane.directory.path()).await.unwrap();
+    let administration = plane.administration().await;
     let (_, expired) =
         administration.create_token("expired", Access::PlatformAdmin, Some(std::time::Duration::ZERO)).await.unwrap();
     let (_, revoked) = administration.create_token("revoked", Access::PlatformAdmin, None).await.unwrap();
@@ -34,7 +34,7 @@ async fn a_foreign_project_is_as_unknown_as_one_that_is_not_there() {
     plane.with_definition().await;
     let host = plane.host("node-a", 1).await;
     let path = plane.submitted(&host.name).await;
-    let foreign = token(plane.directory.path(), "foreign", in_project("other", ProjectRole::Admin)).await;
+    let foreign = plane.token("foreign", in_project("other", ProjectRole::Admin)).await;
     let id = path.rsplit_once('/').unwrap().1;
     let attempts = [
         (Method::GET, "/api/v1/projects/demo/operations".to_owned()),
@@ -61,11 +61,11 @@ async fn roles_allow_what_they_should_and_no_more() {
     let plane = plane().await;
     plane.with_definition().await;
     let host = plane.host("node-a", 1).await;
-    let viewer = token(plane.directory.path(), "viewer", in_project("demo", ProjectRole::Viewer)).await;
+    let viewer = plane.token("viewer", in_project("demo", ProjectRole::Viewer)).await;
     let tenant = Access::TenantAdmin { org_id: "default".parse().unwrap() };
-    let tenant = token(plane.directory.path(), "tenant", tenant).await;
+    let tenant = plane.token("tenant", tenant).await;
     let elsewhere = Access::TenantAdmin { org_id: "elsewhere".parse().unwrap() };
-    let elsewhere = token(plane.directory.path(), "elsewhere", elsewhere).await;
+    let elsewhere = plane.token("elsewhere", elsewhere).await;
     let operations = "/api/v1/projects/demo/operations";
     for (token, submits) in [
         (&viewer, StatusCode::FORBIDDEN),
@@ -85,7 +85,7 @@ async fn roles_allow_what_they_should_and_no_more() {
         assert_eq!((status, &problem["code"]), (StatusCode::FORBIDDEN, &json!("access.denied")));
         assert_eq!(plane.call(token, Method::GET, definitions, None).await.0, StatusCode::OK);
     }
-    let trail = Administration::open(plane.directory.path()).await.unwrap().audit(None).await.unwrap();
+    let trail = plane.administration().await.audit(None).await.unwrap();
     let refused: Vec<_> = trail.iter().filter(|row| row.result == "access.denied").collect();
     let told: Vec<_> = refused.iter().map(|row| (row.action.as_str(), row.scope.as_str())).collect();
     let platform = ("definition.register", "platform");
@@ -102,8 +102,12 @@ async fn no_secret_is_kept() {
         assert!(secret.starts_with("fettle_") && secret.len() >= 39, "{secret}");
     }
     let mut bytes = Vec::new();
-    for entry in std::fs::read_dir(plane.directory.path()).unwrap() {
-        bytes.extend(std::fs::read(entry.unwrap().path()).unwrap());
+    for place in plane.places() {
+        for entry in std::fs::read_dir(place).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() {
+                bytes.extend(std::fs::read(entry.path()).unwrap());
+            }
+        }
     }
     let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(holds("member"), "the files that were searched are those of the database");

@@ -1,11 +1,11 @@
 //! Nodes: joining, secrets, heartbeats, who sees them.
 
-use fettle_plane::administration::{self, Administration, ProjectRole};
+use fettle_plane::administration::{self, ProjectRole};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tonic::Code;
 
-use crate::support::{host::FakeHost, in_project, plane, request, token};
+use crate::support::{host::FakeHost, in_project, plane, request};
 
 #[tokio::test]
 async fn a_node_is_online_while_it_is_heard_of() {
@@ -81,7 +81,7 @@ async fn a_strange_registration_is_refused_with_a_reason() {
 async fn a_node_of_another_project_does_not_exist() {
     let plane = plane().await;
     plane.with_definition().await;
-    let administration = Administration::open(plane.directory.path()).await.unwrap();
+    let administration = plane.administration().await;
     let owner = administration::project("other".parse().unwrap(), None);
     let join = administration.create_join_token(1, owner, std::time::Duration::from_secs(60)).await.unwrap();
     FakeHost::join(&plane.running, join.reveal(), "theirs", 1).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_node_of_another_project_does_not_exist() {
         (status, &problem["violations"][0]["pointer"]),
         (StatusCode::UNPROCESSABLE_ENTITY, &json!("/target_selector/node"))
     );
-    let owner = token(plane.directory.path(), "owner", in_project("other", ProjectRole::Member)).await;
+    let owner = plane.token("owner", in_project("other", ProjectRole::Member)).await;
     let (status, _) = plane.call(&owner, Method::GET, "/api/v1/nodes/theirs", None).await;
     assert_eq!(status, StatusCode::OK);
     let path = "/api/v1/projects/other/operations";

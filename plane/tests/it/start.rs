@@ -1,6 +1,9 @@
 //! Starting and stopping.
 
-use fettle_plane::{Plane, PlaneConfig, StartError};
+use fettle_plane::{
+    Plane, PlaneConfig, StartError,
+    administration::{Access, Administration},
+};
 use reqwest::StatusCode;
 
 use crate::support::{plane, within};
@@ -38,12 +41,13 @@ async fn the_data_directory_is_private() {
 async fn a_plane_without_a_trust_policy_registers_nothing_and_says_why() {
     let directory = tempfile::tempdir().unwrap();
     let plane = Plane::start(PlaneConfig::new(directory.path())).await.unwrap();
-    let admin =
-        crate::support::token(directory.path(), "admin", fettle_plane::administration::Access::PlatformAdmin).await;
+    let administration = Administration::open(directory.path()).await.unwrap();
+    let (_, admin) = administration.create_token("admin", Access::PlatformAdmin, None).await.unwrap();
+    administration.close().await;
     let reference = format!("localhost:5000/x@{}", fettle_model::digest::Digest::of(b"x"));
     let body = serde_json::json!({ "definition": reference, "catalog": reference, "policy": reference });
     let url = format!("http://{}/api/v1/admin/operation-definitions", plane.http_address());
-    let answer = reqwest::Client::new().post(url).bearer_auth(admin).json(&body).send().await.unwrap();
+    let answer = reqwest::Client::new().post(url).bearer_auth(admin.reveal()).json(&body).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
     assert!(answer.text().await.unwrap().contains("--trust"));
     plane.shutdown().await;

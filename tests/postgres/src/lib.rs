@@ -70,6 +70,12 @@ impl Cluster {
         format!("postgres://{user}@{socket}/{database}")
     }
 
+    /// The directory with everything that was written, before anything of it was.
+    #[must_use]
+    pub fn write_ahead_log(&self) -> PathBuf {
+        self.directory.path().join("data/pg_wal")
+    }
+
     /// Ends the server as a power cut would.
     pub fn kill(&mut self) {
         self.end(Signal::KILL);

@@ -9,7 +9,9 @@ use std::{sync::Arc, time::Duration};
 use fettle_plane::{
     Plane, PlaneConfig, RunningPlane,
     administration::{self, Access, Administration, ProjectRole},
+    database::Database,
 };
+use fettle_postgres_cluster::Cluster;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -21,12 +23,17 @@ pub(crate) struct TestPlane {
     pub(crate) running: RunningPlane,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) directory: TempDir,
+    pub(crate) database: Database,
+    cluster: Option<Cluster>,
     pub(crate) http: reqwest::Client,
     /// A platform administrator's token.
     pub(crate) admin: String,
     /// A member's token in project `demo`.
     pub(crate) member: String,
 }
+
+/// These tests are compiled twice: as `it` on SQLite, and as `postgres` on PostgreSQL.
+const ON_POSTGRES: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"postgres");
 
 /// Starts a plane whose leases last long enough for any test.
 pub(crate) async fn plane() -> TestPlane {
@@ -39,13 +46,22 @@ pub(crate) async fn plane_with(change: impl FnOnce(&mut PlaneConfig)) -> TestPla
     let mut config = PlaneConfig::new(directory.path());
     config.lease_duration = Duration::from_secs(600);
     config.acknowledge_timeout = Duration::from_secs(600);
+    // Where PostgreSQL is not installed, both run on SQLite.
+    let cluster = if ON_POSTGRES { Cluster::start() } else { None };
+    if let Some(cluster) = &cluster {
+        config.database = Database::Postgres(cluster.url("postgres").parse().unwrap());
+    }
+    let database = config.database.clone();
     change(&mut config);
     let shelf = Arc::new(Shelf::default());
     let source: Arc<dyn fettle_plane::artifact::ArtifactSource> = Arc::<Shelf>::clone(&shelf);
     let running = Plane::start_with(config, source).await.unwrap();
-    let admin = token(directory.path(), "admin", Access::PlatformAdmin).await;
-    let member = token(directory.path(), "member", in_project("demo", ProjectRole::Member)).await;
-    TestPlane { running, shelf, directory, http: reqwest::Client::new(), admin, member }
+    let http = reqwest::Client::new();
+    let (admin, member) = (String::new(), String::new());
+    let plane = TestPlane { running, shelf, directory, database, cluster, http, admin, member };
+    let admin = plane.token("admin", Access::PlatformAdmin).await;
+    let member = plane.token("member", in_project("demo", ProjectRole::Member)).await;
+    TestPlane { admin, member, ..plane }
 }
 
 /// Access to one project.
@@ -53,18 +69,29 @@ pub(crate) fn in_project(name: &str, role: ProjectRole) -> Access {
     Access::Project { project: administration::project(name.parse().unwrap(), None).unwrap(), role }
 }
 
-/// Creates a token beside the running plane.
-pub(crate) async fn token(directory: &std::path::Path, name: &str, access: Access) -> String {
-    let administration = Administration::open(directory).await.unwrap();
-    let (_, secret) = administration.create_token(name, access, None).await.unwrap();
-    administration.close().await;
-    secret.reveal().to_owned()
-}
-
 /// An answer: status and JSON.
 pub(crate) type Answer = (StatusCode, Value);
 
 impl TestPlane {
+    /// What the command line does beside the running plane.
+    pub(crate) async fn administration(&self) -> Administration {
+        Administration::open_in(self.directory.path(), &self.database).await.unwrap()
+    }
+
+    /// The directories with everything that was written.
+    pub(crate) fn places(&self) -> Vec<std::path::PathBuf> {
+        let written = self.cluster.iter().map(Cluster::write_ahead_log);
+        written.chain([self.directory.path().to_owned()]).collect()
+    }
+
+    /// Creates a token beside the running plane.
+    pub(crate) async fn token(&self, name: &str, access: Access) -> String {
+        let administration = self.administration().await;
+        let (_, secret) = administration.create_token(name, access, None).await.unwrap();
+        administration.close().await;
+        secret.reveal().to_owned()
+    }
+
     /// The URL of a path.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.running.http_address())
@@ -104,7 +131,7 @@ impl TestPlane {
 
     /// Creates a join token.
     pub(crate) async fn join_token(&self, uses: u32) -> String {
-        let administration = Administration::open(self.directory.path()).await.unwrap();
+        let administration = self.administration().await;
         let secret = administration.create_join_token(uses, None, Duration::from_secs(3600)).await.unwrap();
         administration.close().await;
         secret.reveal().to_owned()
@@ -146,12 +173,14 @@ pub(crate) async fn within<T>(what: impl Future<Output = T>) -> T {
 impl TestPlane {
     /// Stops the plane, lets time pass, and starts it again on the same data.
     pub(crate) async fn restart_after(self, away: Duration) -> Self {
-        let Self { running, shelf, directory, http, admin, member } = self;
+        let Self { running, shelf, directory, database, cluster, http, admin, member } = self;
         running.shutdown().await;
         tokio::time::sleep(away).await;
-        let config = PlaneConfig { lease_duration: Duration::from_secs(600), ..PlaneConfig::new(directory.path()) };
+        let mut config = PlaneConfig::new(directory.path());
+        config.lease_duration = Duration::from_secs(600);
+        config.database = database.clone();
         let source: Arc<dyn fettle_plane::artifact::ArtifactSource> = Arc::<Shelf>::clone(&shelf);
         let running = Plane::start_with(config, source).await.unwrap();
-        Self { running, shelf, directory, http, admin, member }
+        Self { running, shelf, directory, database, cluster, http, admin, member }
     }
 }

@@ -1,0 +1,76 @@
+//! Where the data of a plane is, for every command.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+
+use crate::{
+    administration::Administration,
+    database::{Address, Database},
+};
+
+/// Holds the address of the database, when no option does.
+const VARIABLE: &str = "FETTLE_DATABASE_URL";
+
+/// Where the data is.
+#[derive(Debug, Args)]
+pub(super) struct PlaceOptions {
+    /// Where everything is kept; with a PostgreSQL database, where this plane keeps its copies of artifacts.
+    #[arg(long, global = true, env = "FETTLE_PLANE_DATA", default_value = "fettle-plane-data")]
+    data: PathBuf,
+    /// Keep everything in this PostgreSQL database, which several planes may share, instead of the data directory:
+    /// `postgres://user@host:5432/name`. An address with a password belongs in `FETTLE_DATABASE_URL`, or in a file:
+    /// every user of this machine can see arguments.
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "database_file")]
+    database: Option<String>,
+    /// A file that holds that address, in its first line.
+    #[arg(long, global = true, value_name = "FILE")]
+    database_file: Option<PathBuf>,
+}
+
+/// Where the data is.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The data directory.
+    pub(super) data: PathBuf,
+    /// The database.
+    pub(super) database: Database,
+}
+
+impl PlaceOptions {
+    /// What the options and the environment say.
+    pub(super) fn place(self) -> anyhow::Result<Place> {
+        let database = match (self.database, self.database_file) {
+            (Some(text), _) => {
+                let address: Address = text.parse()?;
+                if address.has_password() {
+                    bail!(
+                        "an argument can be seen by every user of this machine, so it may hold no password; put the \
+                         address in {VARIABLE}, or in a file and name it with `--database-file`"
+                    );
+                }
+                Database::Postgres(address)
+            }
+            (None, Some(file)) => Database::Postgres(read(&file)?),
+            (None, None) => match std::env::var(VARIABLE) {
+                Ok(text) => Database::Postgres(text.parse().with_context(|| format!("{VARIABLE} cannot be used"))?),
+                Err(_) => Database::DataDirectory,
+            },
+        };
+        Ok(Place { data: self.data, database })
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Address> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let line = text.lines().next().unwrap_or_default().trim();
+    line.parse().with_context(|| format!("the first line of {} cannot be used", file.display()))
+}
+
+impl Place {
+    /// Opens it beside whatever planes run on it.
+    pub(super) async fn open(&self) -> anyhow::Result<Administration> {
+        Ok(Administration::open_in(&self.data, &self.database).await?)
+    }
+}

@@ -1,0 +1,27 @@
+//! The plane through its sockets, on PostgreSQL: the tests that run on SQLite too, and several planes over one
+//! database.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking"
+)]
+#![allow(dead_code, reason = "some verbs of the harness belong to tests that need no database")]
+
+#[path = "../it/access.rs"]
+mod access;
+#[path = "../it/definitions.rs"]
+mod definitions;
+#[path = "../it/events.rs"]
+mod events;
+#[path = "../it/leases.rs"]
+mod leases;
+#[path = "../it/nodes.rs"]
+mod nodes;
+mod program;
+mod several;
+#[path = "../it/submission.rs"]
+mod submission;
+#[path = "../it/support/mod.rs"]
+mod support;
