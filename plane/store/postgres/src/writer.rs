@@ -3,7 +3,7 @@
 //!
 //! Most verbs are not refused, so a transaction is tried without savepoints first, which saves a round trip for
 //! each verb. When one has to be taken back, all are run again, each in its own savepoint; they are run again too
-//! when another transaction was in the way, or when the connection was lost before the commit.
+//! when the connection was lost before the commit, and one by one when another transaction was in the way.
 
 use std::{
     sync::{
@@ -60,6 +60,8 @@ enum Ended {
 enum Failure {
     /// One verb has to be taken back.
     TakeBack,
+    /// Another transaction was in the way of several verbs: each of them alone may work.
+    Apart,
     /// It may work now.
     Again(Trouble, String),
     /// The connection was lost during the commit.
@@ -70,6 +72,7 @@ impl Failure {
     fn reason(&self) -> &str {
         match self {
             Self::TakeBack => "a verb had to be taken back",
+            Self::Apart => "another transaction was in the way",
             Self::Again(_, reason) | Self::Unknown(reason) => reason,
         }
     }
@@ -191,14 +194,15 @@ impl Worker {
     async fn write(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
         let mut jobs = Vec::with_capacity(GROUP);
         while queue.recv_many(&mut jobs, GROUP).await > 0 {
-            let failed = self.commit(&mut jobs, &mut queue).await.err();
-            if let Some(failure) = &failed {
-                tracing::error!(reason = failure.reason(), verbs = jobs.len(), "a commit failed");
-                // It may have been committed nevertheless.
-                self.listener.changed(&Change::Everything);
-            }
-            for job in jobs.drain(..) {
-                job.answer(failed.as_ref());
+            let failed = self.commit(&mut jobs, Some(&mut queue)).await.err();
+            if matches!(failed, Some(Failure::Apart)) {
+                for job in jobs.drain(..) {
+                    let mut alone = vec![job];
+                    let failed = self.commit(&mut alone, None).await.err();
+                    self.answer(alone, failed.as_ref());
+                }
+            } else {
+                self.answer(std::mem::take(&mut jobs), failed.as_ref());
             }
         }
         if let Some(unit) = self.unit.take() {
@@ -206,11 +210,22 @@ impl Worker {
         }
     }
 
-    /// Tries until it is committed, or there is no sense in trying on.
+    fn answer(&self, jobs: Vec<Box<dyn Job>>, failed: Option<&Failure>) {
+        if let Some(failure) = failed {
+            tracing::error!(reason = failure.reason(), verbs = jobs.len(), "a commit failed");
+            // It may have been committed nevertheless.
+            self.listener.changed(&Change::Everything);
+        }
+        for job in jobs {
+            job.answer(failed);
+        }
+    }
+
+    /// Tries until it is committed, or there is no sense in trying on. With a queue, takes more jobs from it.
     async fn commit(
         &mut self,
         jobs: &mut Vec<Box<dyn Job>>,
-        queue: &mut mpsc::Receiver<Box<dyn Job>>,
+        mut queue: Option<&mut mpsc::Receiver<Box<dyn Job>>>,
     ) -> Result<(), Failure> {
         let end = Instant::now() + PATIENCE;
         let (mut careful, mut tries) = (false, 0);
@@ -218,7 +233,9 @@ impl Worker {
             tries += 1;
             let mut unit = self.connected(end).await?;
             let mut committing = false;
-            let tried = attempt(&mut unit, jobs, queue, careful, &mut committing);
+            // What is run again is not made larger: it may be one of the new verbs that fails.
+            let more = queue.take();
+            let tried = attempt(&mut unit, jobs, more, careful, &mut committing);
             let failure = match tokio::time::timeout(LONGEST, tried).await {
                 Ok(Ok(())) => {
                     unit.take_changes().iter().for_each(|change| self.listener.changed(change));
@@ -232,7 +249,12 @@ impl Worker {
             careful = true;
             unit.clear();
             match failure {
-                Failure::TakeBack => self.rolled_back(unit).await,
+                Failure::TakeBack | Failure::Apart => self.rolled_back(unit).await,
+                // Two groups that wait for each other would do so again.
+                Failure::Again(Trouble::InTheWay, _) if jobs.len() > 1 => {
+                    self.rolled_back(unit).await;
+                    return Err(Failure::Apart);
+                }
                 Failure::Again(trouble, reason) => {
                     if trouble != Trouble::Lost {
                         self.rolled_back(unit).await;
@@ -287,15 +309,14 @@ impl Worker {
 async fn attempt(
     unit: &mut Unit,
     jobs: &mut Vec<Box<dyn Job>>,
-    queue: &mut mpsc::Receiver<Box<dyn Job>>,
+    mut queue: Option<&mut mpsc::Receiver<Box<dyn Job>>>,
     careful: bool,
     committing: &mut bool,
 ) -> Result<(), Failure> {
     run(unit, "BEGIN").await.map_err(again)?;
     let mut next = 0;
     loop {
-        // What is run again is not made larger: it may be one of the new verbs that fails.
-        if next == jobs.len() && !careful && next < GROUP {
+        if let Some(queue) = queue.as_mut().filter(|_| next == jobs.len() && next < GROUP) {
             jobs.extend(queue.try_recv().ok());
         }
         let Some(job) = jobs.get_mut(next) else { break };
