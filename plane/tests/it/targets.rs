@@ -10,7 +10,6 @@ use crate::support::{
     host::{FakeHost, Pull},
     in_project, plane, pointers, request,
     shelf::noop,
-    token,
 };
 use fettle_plane::administration::ProjectRole;
 
@@ -39,7 +38,7 @@ fn names(shown: &Value) -> Vec<&str> {
 async fn an_expression_a_group_and_an_allocation_stand_for_nodes() {
     let plane = plane().await;
     let hosts = three(&plane).await;
-    let admin = token(plane.directory.path(), "boss", in_project("demo", ProjectRole::Admin)).await;
+    let admin = plane.token("boss", in_project("demo", ProjectRole::Admin)).await;
     for (url, node) in [("node-groups/canary", "node-b"), ("allocations/a-7", "node-c")] {
         let path = format!("/api/v1/projects/demo/{url}");
         let body = json!({ "nodes": [node, "node-a"] });
@@ -98,7 +97,7 @@ async fn a_selector_that_stands_for_nothing_is_refused_with_the_reason() {
 async fn a_group_holds_nodes_of_its_own_project_only() {
     let plane = plane().await;
     three(&plane).await;
-    let admin = token(plane.directory.path(), "boss", in_project("demo", ProjectRole::Admin)).await;
+    let admin = plane.token("boss", in_project("demo", ProjectRole::Admin)).await;
     let path = "/api/v1/projects/demo/node-groups/canary";
     let put =
         async |token: &str, nodes: Value| plane.call(token, Method::PUT, path, Some(json!({ "nodes": nodes }))).await;
@@ -107,7 +106,7 @@ async fn a_group_holds_nodes_of_its_own_project_only() {
     let (status, problem) = put(&admin, json!([])).await;
     assert_eq!((status, pointers(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, vec!["/nodes"]));
     assert_eq!(put(&plane.member, json!(["node-a"])).await.0, StatusCode::FORBIDDEN);
-    let stranger = token(plane.directory.path(), "stranger", in_project("other", ProjectRole::Admin)).await;
+    let stranger = plane.token("stranger", in_project("other", ProjectRole::Admin)).await;
     assert_eq!(put(&stranger, json!(["node-a"])).await.0, StatusCode::NOT_FOUND);
 }
 

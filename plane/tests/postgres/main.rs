@@ -25,3 +25,5 @@ mod several;
 mod submission;
 #[path = "../it/support/mod.rs"]
 mod support;
+#[path = "../it/targets.rs"]
+mod targets;

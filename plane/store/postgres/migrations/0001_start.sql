@@ -41,6 +41,7 @@ CREATE TABLE nodes (
     project_id        TEXT,
     host_version      TEXT NOT NULL,
     capabilities      TEXT NOT NULL,
+    labels            TEXT NOT NULL DEFAULT '{}',
     slots             BIGINT NOT NULL,
     registered_at     BIGINT NOT NULL,
     last_heartbeat_at BIGINT
@@ -88,10 +89,31 @@ CREATE TABLE operations (
     created_at           BIGINT NOT NULL,
     started_at           BIGINT,
     finished_at          BIGINT,
-    cancel_requested_at  BIGINT
+    cancel_requested_at  BIGINT,
+    total_nodes          BIGINT NOT NULL,
+    run                  BIGINT NOT NULL DEFAULT 1,
+    priority             BIGINT NOT NULL,
+    deadline             BIGINT,
+    deadline_passed      BOOLEAN NOT NULL DEFAULT FALSE,
+    max_parallel_nodes   BIGINT,
+    failure_budget       BIGINT,
+    max_concurrency_global  BIGINT,
+    max_concurrency_tenant  BIGINT,
+    max_concurrency_project BIGINT,
+    requires             TEXT,
+    -- When a node was first given a task of the newest run.
+    dispatched_at        BIGINT,
+    trace_parent         TEXT
 );
 CREATE UNIQUE INDEX operations_by_key ON operations (project_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX operations_by_project ON operations (project_id, operation_id);
+CREATE INDEX operations_under_way ON operations (operation_type, org_id, project_id)
+    WHERE dispatched_at IS NOT NULL AND finished_at IS NULL;
+CREATE INDEX operations_limited ON operations (operation_type)
+    WHERE status = 'queued' AND dispatched_at IS NULL
+        AND coalesce(max_concurrency_global, max_concurrency_tenant, max_concurrency_project) IS NOT NULL;
+CREATE INDEX operations_by_deadline ON operations (deadline)
+    WHERE deadline IS NOT NULL AND finished_at IS NULL AND NOT deadline_passed;
 
 CREATE TABLE tasks (
     task_id          TEXT COLLATE "C" PRIMARY KEY,
@@ -102,9 +124,15 @@ CREATE TABLE tasks (
     deadline         BIGINT,
     acknowledged     BIGINT NOT NULL DEFAULT 0,
     last_sequence    BIGINT NOT NULL DEFAULT 0,
-    cancel_requested BIGINT NOT NULL DEFAULT 0
+    cancel_requested BIGINT NOT NULL DEFAULT 0,
+    org_id           TEXT COLLATE "C" NOT NULL,
+    priority         BIGINT NOT NULL,
+    run              BIGINT NOT NULL DEFAULT 1,
+    -- A task of an earlier run that a newer one replaces.
+    superseded       BIGINT NOT NULL DEFAULT 0
 );
-CREATE INDEX tasks_open ON tasks (node_id, status, task_id) WHERE status IN ('ready', 'leased');
+CREATE INDEX tasks_ready ON tasks (node_id, org_id, priority DESC, task_id) WHERE status = 'ready';
+CREATE INDEX tasks_held ON tasks (node_id, org_id) WHERE status = 'leased';
 CREATE INDEX tasks_leased ON tasks (deadline) WHERE status = 'leased';
 CREATE INDEX tasks_by_operation ON tasks (operation_id);
 
@@ -127,6 +155,8 @@ CREATE TABLE operation_steps (
     outcome        TEXT,
     duration_ms    BIGINT,
     finished_at    BIGINT,
+    -- Attempts of earlier runs: an attempt's number never comes twice in an operation.
+    attempts_before BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (task_id, step_id)
 );
 CREATE INDEX operation_steps_by_operation ON operation_steps (operation_id, step_index);
@@ -152,6 +182,7 @@ INSERT INTO journal DEFAULT VALUES;
 CREATE TABLE operation_logs (
     sequence     BIGINT PRIMARY KEY,
     operation_id TEXT COLLATE "C" NOT NULL,
+    node_id      TEXT COLLATE "C" NOT NULL,
     step_id      TEXT COLLATE "C" NOT NULL,
     attempt      BIGINT NOT NULL,
     at           BIGINT NOT NULL,
@@ -185,3 +216,21 @@ CREATE TABLE audit_logs (
 );
 CREATE UNIQUE INDEX audit_logs_by_report ON audit_logs (report_key) WHERE report_key IS NOT NULL;
 CREATE INDEX audit_logs_denials ON audit_logs (operation_id, sequence) WHERE report_key IS NOT NULL;
+
+-- When a node was last given a task of an organisation while other organisations waited too.
+CREATE TABLE node_turns (
+    node_id      TEXT COLLATE "C" NOT NULL REFERENCES nodes,
+    org_id       TEXT COLLATE "C" NOT NULL,
+    last_turn_at BIGINT NOT NULL,
+    PRIMARY KEY (node_id, org_id)
+);
+
+CREATE TABLE node_sets (
+    project_id TEXT COLLATE "C" NOT NULL REFERENCES projects,
+    kind       TEXT NOT NULL,
+    name       TEXT COLLATE "C" NOT NULL,
+    org_id     TEXT NOT NULL,
+    nodes      TEXT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    PRIMARY KEY (project_id, kind, name)
+);

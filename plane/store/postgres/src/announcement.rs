@@ -14,6 +14,7 @@ fn word(change: &Change) -> String {
         Change::TaskReady(id) => format!("T{id}"),
         Change::CancelRequested(id) => format!("C{id}"),
         Change::Lease => "L".to_owned(),
+        Change::Deadline => "D".to_owned(),
         Change::Operation(id) => format!("O{id}"),
         Change::Everything => "E".to_owned(),
     }
@@ -47,6 +48,7 @@ fn change(word: &str) -> Option<Change> {
         "C" => id.parse().ok().map(Change::CancelRequested),
         "O" => id.parse().ok().map(Change::Operation),
         "L" => Some(Change::Lease),
+        "D" => Some(Change::Deadline),
         _ => None,
     }
 }
@@ -61,7 +63,7 @@ mod tests {
     #[test]
     fn changes_are_read_as_they_were_written_however_many() {
         let node = NodeId::new(Ulid::from_parts(1, 2));
-        let mut changes = vec![Change::TaskReady(node), Change::CancelRequested(node), Change::Lease];
+        let mut changes = vec![Change::TaskReady(node), Change::CancelRequested(node), Change::Lease, Change::Deadline];
         changes.extend((0..1000).map(|number| Change::Operation(OperationId::new(Ulid::from_parts(1, number)))));
         let texts = write(changes.iter());
         assert!(texts.len() > 1 && texts.iter().all(|text| text.len() < 8000));

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use fettle_model::{name::StepId, task::LogLevel};
 use fettle_store::{StoreError, audit::AuditRecord, event::EventKind};
-use fettle_store_rows::{audit as audit_rows, log::Kept};
+use fettle_store_rows::{audit as audit_rows, log::Kept, task::Held};
 use jiff::Timestamp;
 use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
@@ -42,6 +42,7 @@ struct Event {
 
 struct Line {
     operation_id: String,
+    node_id: String,
     step_id: String,
     attempt: i64,
     at: i64,
@@ -102,9 +103,10 @@ impl Journal {
     }
 
     /// Log lines of a step.
-    pub(crate) fn logs(&mut self, operation_id: &str, step_id: &StepId, attempt: u32, lines: Vec<Kept<'_>>) {
+    pub(crate) fn logs(&mut self, task: &Held, step_id: &StepId, attempt: u32, lines: Vec<Kept<'_>>) {
         self.logs.extend(lines.into_iter().map(|line| Line {
-            operation_id: operation_id.to_owned(),
+            operation_id: task.subject.operation_id.clone(),
+            node_id: task.node_id.clone(),
             step_id: step_id.to_string(),
             attempt: i64::from(attempt),
             at: line.at,
@@ -213,8 +215,9 @@ WITH audit AS (
     INSERT INTO outbox_events (sequence, operation_id, kind, at, payload)
     SELECT * FROM unnest($13::bigint[], $14::text[], $15::text[], $16::bigint[], $17::text[])
 ), logs AS (
-    INSERT INTO operation_logs (sequence, operation_id, step_id, attempt, at, level, text)
-    SELECT * FROM unnest($18::bigint[], $19::text[], $20::text[], $21::bigint[], $22::bigint[], $23::text[], $24::text[])
+    INSERT INTO operation_logs (sequence, operation_id, step_id, attempt, at, level, text, node_id)
+    SELECT * FROM unnest($18::bigint[], $19::text[], $20::text[], $21::bigint[], $22::bigint[], $23::text[], $24::text[],
+        $31::text[])
 ), head AS (
     UPDATE journal SET audit_sequence = $25, event_sequence = $26, log_sequence = $27, link = $28
 )
@@ -264,6 +267,7 @@ async fn insert(
         .bind(link)
         .bind(crate::announcement::CHANNEL)
         .bind(told)
+        .bind(line.iter().map(|row| row.node_id.clone()).collect::<Vec<_>>())
         .execute(connection)
         .await?;
     Ok(())

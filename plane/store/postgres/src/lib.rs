@@ -13,6 +13,7 @@ mod event;
 mod journal;
 mod log;
 mod node;
+mod node_set;
 mod operation;
 mod project;
 mod reader;

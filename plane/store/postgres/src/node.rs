@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use fettle_store::{
     StoreError,
+    change::Change,
     context::Context,
     id::NodeId,
     node::{NewNode, Node, NodeFacts, NodeStore},
@@ -20,8 +21,8 @@ use crate::{
 macro_rules! nodes {
     ($rest:literal) => {
         concat!(
-            "SELECT node_id, name, org_id, project_id, host_version, capabilities, slots, registered_at,
-                 last_heartbeat_at,
+            "SELECT node_id, name, org_id, project_id, host_version, capabilities, labels, slots,
+                 registered_at, last_heartbeat_at,
                  (SELECT count(*) FROM tasks WHERE tasks.node_id = nodes.node_id AND tasks.status = 'leased')
                      AS running_tasks
              FROM nodes ",
@@ -100,10 +101,10 @@ async fn insert(unit: &mut Unit, new: &NewNode, token: &Joining, context: &Conte
 }
 
 async fn update(unit: &mut Unit, id: NodeId, facts: &NodeFacts) -> Result<(), StoreError> {
-    let capabilities = row::text(WHAT, &facts.capabilities)?;
+    let (capabilities, labels) = (row::text(WHAT, &facts.capabilities)?, row::text(WHAT, &facts.labels)?);
     let updated = unit
         .execute(
-            "UPDATE nodes SET name = $2, host_version = $3, capabilities = $4, slots = $5 WHERE node_id = $1
+            "UPDATE nodes SET name = $2, host_version = $3, capabilities = $4, slots = $5, labels = $6 WHERE node_id = $1
                  AND NOT EXISTS (SELECT 1 FROM nodes AS other WHERE other.name = $2 AND other.node_id <> $1)",
             |query| {
                 query
@@ -112,6 +113,7 @@ async fn update(unit: &mut Unit, id: NodeId, facts: &NodeFacts) -> Result<(), St
                     .bind(clean(&facts.host_version))
                     .bind(capabilities)
                     .bind(i64::from(facts.slots))
+                    .bind(labels)
             },
         )
         .await?;
@@ -133,6 +135,8 @@ async fn change(unit: &mut Unit, id: NodeId, facts: &NodeFacts, context: &Contex
     let node = read(unit, id).await?;
     let scope = audit::scope(node.owner.as_ref());
     audit::record(unit, context, &scope, "node.update", &format!("nodes/{id}"));
+    // It may have now what a task waited for.
+    unit.announce(Change::TaskReady(id));
     Ok(node)
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use fettle_store::StoreError;
 use sqlx::{
-    FromRow, PgPool, SqlSafeStr,
+    FromRow, PgPool, Postgres, SqlSafeStr,
+    pool::PoolConnection,
     postgres::{PgConnectOptions, PgPoolOptions, PgRow},
 };
 
@@ -41,6 +42,11 @@ impl Reader {
             })
             .connect_lazy_with(options.clone());
         Self { pool }
+    }
+
+    /// One of the connections, for several statements.
+    pub(crate) async fn connection(&self, verb: &'static str) -> Result<PoolConnection<Postgres>, StoreError> {
+        self.pool.acquire().await.map_err(|error| refused(verb, error))
     }
 
     /// All rows of a statement.

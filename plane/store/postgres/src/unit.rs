@@ -1,6 +1,6 @@
 //! What a verb works on: the writing connection inside a transaction, and what goes with its commit.
 
-use fettle_store::{StoreError, change::Change};
+use fettle_store::{StoreError, change::Change, fact::Fact};
 use sqlx::{
     FromRow, PgConnection, Postgres, SqlSafeStr,
     postgres::{PgArguments, PgRow},
@@ -24,6 +24,7 @@ pub(crate) struct Unit {
     /// Rows that are numbered in the order of the commits.
     pub(crate) journal: Journal,
     changes: Vec<(Change, Reach)>,
+    facts: Vec<Fact>,
     /// Whether a statement since the last mark may have written.
     wrote: bool,
 }
@@ -40,11 +41,12 @@ enum Reach {
 pub(crate) struct Mark {
     journal: crate::journal::Mark,
     changes: usize,
+    facts: usize,
 }
 
 impl Unit {
     pub(crate) fn new(connection: PgConnection) -> Self {
-        Self { connection, journal: Journal::default(), changes: Vec::new(), wrote: false }
+        Self { connection, journal: Journal::default(), changes: Vec::new(), facts: Vec::new(), wrote: false }
     }
 
     /// Tells those who wait for it, at every plane, once the transaction is durable.
@@ -55,6 +57,16 @@ impl Unit {
     /// Tells those who wait for it at this plane: the others lose nothing when they learn it later.
     pub(crate) fn announce_here(&mut self, change: Change) {
         self.tell(change, Reach::Here);
+    }
+
+    /// Tells of it once, at this plane, when the transaction is durable.
+    pub(crate) fn witness(&mut self, fact: Fact) {
+        self.facts.push(fact);
+    }
+
+    /// What was witnessed.
+    pub(crate) fn take_facts(&mut self) -> Vec<Fact> {
+        std::mem::take(&mut self.facts)
     }
 
     fn tell(&mut self, change: Change, reach: Reach) {
@@ -79,13 +91,14 @@ impl Unit {
     /// Begins something that may have to be taken back.
     pub(crate) fn mark(&mut self) -> Mark {
         self.wrote = false;
-        Mark { journal: self.journal.mark(), changes: self.changes.len() }
+        Mark { journal: self.journal.mark(), changes: self.changes.len(), facts: self.facts.len() }
     }
 
     /// Forgets what was to be written since the mark. Answers whether the database has to forget something too.
     pub(crate) fn back_to(&mut self, mark: Mark) -> bool {
         self.journal.back_to(mark.journal);
         self.changes.truncate(mark.changes);
+        self.facts.truncate(mark.facts);
         self.wrote
     }
 
@@ -93,6 +106,7 @@ impl Unit {
     pub(crate) fn clear(&mut self) {
         self.journal = Journal::default();
         self.changes.clear();
+        self.facts.clear();
     }
 
     /// A statement that was sent as a look has written.

@@ -142,6 +142,7 @@ pub(crate) struct Writer {
     queue: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
     sender: mpsc::WeakSender<Box<dyn Job>>,
     task: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    listener: Arc<dyn Listener>,
 }
 
 impl Writer {
@@ -153,9 +154,10 @@ impl Writer {
         writes_as: Arc<AtomicU32>,
     ) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let worker = Worker { options, first: Some(connection), unit: None, listener, writes_as };
+        let worker =
+            Worker { options, first: Some(connection), unit: None, listener: Arc::clone(&listener), writes_as };
         let task = tokio::spawn(worker.write(receiver));
-        Self { sender: sender.downgrade(), queue: Mutex::new(Some(sender)), task: Mutex::new(Some(task)) }
+        Self { sender: sender.downgrade(), queue: Mutex::new(Some(sender)), task: Mutex::new(Some(task)), listener }
     }
 
     /// Runs one verb, perhaps more than once, and answers when it is durable.
@@ -165,12 +167,15 @@ impl Writer {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut Unit, &'c I) -> BoxFuture<'c, Result<T, StoreError>> + Send + Sync + 'static,
     {
+        let asked = Instant::now();
         let (sender, answer) = oneshot::channel();
         let job = Box::new(Asked { verb, input, work, result: None, sender });
         let queue = self.sender.upgrade().ok_or(Closed).map_err(unavailable(verb))?;
         queue.send(job).await.map_err(|_| unavailable(verb)(Closed))?;
         drop(queue);
-        answer.await.map_err(|_| unavailable(verb)(Closed))?
+        let answer = answer.await.map_err(|_| unavailable(verb)(Closed))?;
+        self.listener.answered(verb, asked.elapsed());
+        answer
     }
 
     /// Finishes what is queued and closes the connection.
@@ -238,6 +243,8 @@ impl Worker {
             let tried = attempt(&mut unit, jobs, more, careful, &mut committing);
             let failure = match tokio::time::timeout(LONGEST, tried).await {
                 Ok(Ok(())) => {
+                    self.listener.committed(jobs.len());
+                    unit.take_facts().iter().for_each(|fact| self.listener.witnessed(fact));
                     unit.take_changes().iter().for_each(|change| self.listener.changed(change));
                     self.unit = Some(unit);
                     return Ok(());

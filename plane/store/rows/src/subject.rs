@@ -1,6 +1,8 @@
 //! What every event and audit row of an operation says of it.
 
-use fettle_store::{StoreError, change::Change, context::Context, fact::About, id::OperationId, operation::NewOperation};
+use fettle_store::{
+    StoreError, change::Change, context::Context, fact::About, id::OperationId, operation::NewOperation,
+};
 use serde_json::{Value, json};
 use sqlx::FromRow;
 

@@ -204,7 +204,7 @@ pub async fn lines_of_any_bytes_are_stored(store: &dyn Store) {
     let (node, operation, lease) = running(store).await;
     let strange = "a\0b \u{1b}[2J \u{fffd} '\"\\";
     report(store, key(&node, &lease), 1, logged("first", &[strange, "c"])).await;
-    let stored = store.logs(operation.id, None, all()).await.unwrap();
+    let stored = store.logs(operation.id, None, None, all()).await.unwrap();
     assert_eq!(stored.len(), 2);
     assert!(stored[0].line.text.starts_with('a') && stored[1].line.text == "c");
 }

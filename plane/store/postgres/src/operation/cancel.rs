@@ -7,9 +7,11 @@ use fettle_store_rows::{
     subject::Subject,
 };
 
+use sqlx::FromRow;
+
 use super::{ending, operations};
 use crate::{
-    audit,
+    audit, row,
     task::subject,
     unit::{Asking, Unit},
 };
@@ -21,7 +23,7 @@ pub(crate) async fn cancel(
     context: &Context,
 ) -> Result<Operation, StoreError> {
     // Tasks before their operation, as everywhere: whoever locks in another order waits for ever.
-    let tasks = lock_tasks(unit, id).await?;
+    let tasks = lock_tasks(unit, &id.to_string()).await?;
     let known = find(unit, project, id).await?;
     match known.state.status() {
         OperationStatus::Canceled => return Ok(known),
@@ -29,42 +31,53 @@ pub(crate) async fn cancel(
         OperationStatus::Queued | OperationStatus::Running if known.cancel_requested_at.is_some() => return Ok(known),
         OperationStatus::Queued | OperationStatus::Running => {}
     }
-    unit.execute(
-        "WITH asked AS (
-             UPDATE tasks SET cancel_requested = 1 WHERE operation_id = $1 AND status = 'leased'
-         )
-         UPDATE operations SET cancel_requested_at = $2 WHERE operation_id = $1",
-        |query| query.bind(id.to_string()).bind(context.at.as_millisecond()),
-    )
+    unit.execute("UPDATE operations SET cancel_requested_at = $2 WHERE operation_id = $1", |query| {
+        query.bind(id.to_string()).bind(context.at.as_millisecond())
+    })
     .await?;
     let subject = subject(unit, &id.to_string()).await?;
-    end_ready(unit, &subject, &tasks, context).await?;
-    if tasks.iter().any(|(_, status)| status == "leased") {
-        unit.announce(Change::CancelRequested(subject.node_id()?));
-    }
+    stop_tasks(unit, &subject, &tasks, &ending::TaskEnding::Canceled, context).await?;
     audit::record(unit, context, &subject.scope(), "operation.cancel", &subject.resource_name());
     unit.announce(subject.change()?);
     find(unit, project, id).await
 }
 
-async fn end_ready(
+/// Asks the nodes of tasks that run to stop, and ends the tasks that no node has taken. The tasks are locked.
+pub(crate) async fn stop_tasks(
     unit: &mut Unit,
     subject: &Subject,
-    tasks: &[(String, String)],
+    tasks: &[LockedTask],
+    ending: &ending::TaskEnding,
     context: &Context,
 ) -> Result<(), StoreError> {
-    for (task_id, _) in tasks.iter().filter(|(_, status)| status == "ready") {
-        ending::end_task(unit, subject, task_id, &ending::TaskEnding::Canceled, context).await?;
+    unit.execute("UPDATE tasks SET cancel_requested = 1 WHERE operation_id = $1 AND status = 'leased'", |query| {
+        query.bind(subject.operation_id.clone())
+    })
+    .await?;
+    for task in tasks.iter().filter(|task| task.status == "leased") {
+        unit.announce(Change::CancelRequested(row::parse("node", &task.node_id)?));
+    }
+    for task in tasks.iter().filter(|task| task.status == "ready") {
+        ending::end_task(unit, subject, &task.task_id, ending, context).await?;
     }
     Ok(())
 }
 
-async fn lock_tasks(unit: &mut Unit, id: OperationId) -> Result<Vec<(String, String)>, StoreError> {
-    let lock = "SELECT task_id, status FROM tasks WHERE operation_id = $1 ORDER BY task_id FOR NO KEY UPDATE";
-    unit.look(lock, |query: Asking<(String, String)>| query.bind(id.to_string())).await
+/// A task that waits here for nobody else until the commit.
+#[derive(FromRow)]
+pub(crate) struct LockedTask {
+    task_id: String,
+    node_id: String,
+    status: String,
 }
 
-async fn find(unit: &mut Unit, project: &Label, id: OperationId) -> Result<Operation, StoreError> {
+/// Locks the tasks of an operation, in one order.
+pub(crate) async fn lock_tasks(unit: &mut Unit, operation_id: &str) -> Result<Vec<LockedTask>, StoreError> {
+    let lock = "SELECT task_id, node_id, status FROM tasks WHERE operation_id = $1 ORDER BY task_id FOR NO KEY UPDATE";
+    unit.look(lock, |query: Asking<LockedTask>| query.bind(operation_id.to_owned())).await
+}
+
+pub(crate) async fn find(unit: &mut Unit, project: &Label, id: OperationId) -> Result<Operation, StoreError> {
     let sql = operations!("WHERE operation_id = $1 AND project_id = $2 FOR NO KEY UPDATE");
     let bind = |query: Asking<OperationRow>| query.bind(id.to_string()).bind(project.to_string());
     unit.look_for(sql, bind).await?.ok_or_else(|| StoreError::not_found("operation", id))?.operation()

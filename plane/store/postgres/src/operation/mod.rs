@@ -2,7 +2,10 @@
 
 mod cancel;
 mod create;
+mod deadline;
 pub(crate) mod ending;
+mod retry;
+mod waiting;
 
 use async_trait::async_trait;
 use fettle_model::{name::Label, operation::OperationStatus};
@@ -10,12 +13,14 @@ use fettle_store::{
     StoreError,
     context::Context,
     id::OperationId,
-    operation::{Created, NewOperation, Operation, OperationStore, Step},
+    operation::{Created, NewOperation, NewRun, NodeTask, Operation, OperationStore, Step},
     page::Page,
 };
 use fettle_store_rows::operation::{OperationRow, StepRow};
 
-use crate::{PostgresStore, journal::clean, unit::Asking};
+use jiff::Timestamp;
+
+use crate::{PostgresStore, journal::clean, row, unit::Asking};
 
 /// Statements for operations.
 macro_rules! operations {
@@ -23,7 +28,9 @@ macro_rules! operations {
         concat!(
             "SELECT operation_id, operation_type, version, org_id, project_id, requested_by_user_id, target_selector,
                  idempotency_key, request_digest, correlation_id, trigger_source, linked_node_id, sources, inputs,
-                 plan_digest, total_steps, status, failure, created_at, started_at, finished_at, cancel_requested_at
+                 plan_digest, total_steps, status, failure, created_at, started_at, finished_at, cancel_requested_at,
+                 linked_allocation_id, total_nodes, run, priority, deadline, max_parallel_nodes, failure_budget,
+                 max_concurrency_global, max_concurrency_tenant, max_concurrency_project, requires
              FROM operations ",
             $rest
         )
@@ -77,11 +84,42 @@ impl OperationStore for PostgresStore {
     }
 
     async fn steps(&self, id: OperationId) -> Result<Vec<Step>, StoreError> {
-        let sql = "SELECT task_id, step_id, step_index, kind, component, needs, status, attempt_number, started_at,
-                       percent, message, last_log, outcome, duration_ms, finished_at
-                   FROM operation_steps WHERE operation_id = $1 ORDER BY step_index, task_id";
+        let sql = "SELECT task_id, tasks.node_id AS node_id, step_id, step_index, kind, component, needs,
+                       operation_steps.status AS status, attempt_number, started_at, percent, message, last_log, outcome,
+                       duration_ms, finished_at
+                   FROM tasks JOIN operation_steps USING (task_id)
+                   WHERE tasks.operation_id = $1 AND superseded = 0 ORDER BY tasks.node_id, step_index";
         let rows = self.reader.all("steps", sql, |query: Asking<StepRow>| query.bind(id.to_string())).await?;
         rows.into_iter().map(StepRow::step).collect()
+    }
+
+    async fn node_tasks(&self, id: OperationId, heard_since: Timestamp) -> Result<Vec<NodeTask>, StoreError> {
+        waiting::node_tasks(&self.reader, id, heard_since).await
+    }
+
+    async fn retry_operation(
+        &self,
+        project: &Label,
+        id: OperationId,
+        run: NewRun,
+        context: Context,
+    ) -> Result<Operation, StoreError> {
+        self.writer
+            .run("retry_operation", (project.clone(), id, run, context), |unit, (project, id, run, context)| {
+                Box::pin(retry::retry(unit, project, *id, run, context))
+            })
+            .await
+    }
+
+    async fn expire_operations(&self, context: Context) -> Result<u64, StoreError> {
+        self.writer.run("expire_operations", context, |unit, context| Box::pin(deadline::expire(unit, context))).await
+    }
+
+    async fn next_operation_deadline(&self) -> Result<Option<Timestamp>, StoreError> {
+        let sql = "SELECT min(deadline) FROM operations
+                   WHERE deadline IS NOT NULL AND finished_at IS NULL AND NOT deadline_passed";
+        let found = self.reader.one::<(Option<i64>,)>("next_operation_deadline", sql, |query| query).await?;
+        row::optional_time("operation", found.and_then(|(earliest,)| earliest))
     }
 
     async fn cancel_operation(

@@ -1,12 +1,13 @@
 //! Ending leases that nobody holds any more.
 
-use fettle_store::{StoreError, change::Change, context::Context};
+use fettle_store::{StoreError, change::Change, context::Context, fact::Fact, id::NodeId};
 use fettle_store_rows::subject::Subject;
 
 use super::held::subject;
 use crate::{
     audit,
     operation::ending::{self, TaskEnding},
+    row,
     unit::{Asking, Unit},
 };
 
@@ -15,15 +16,16 @@ pub(crate) async fn expire(unit: &mut Unit, context: &Context) -> Result<u64, St
     let at = context.at.as_millisecond();
     let due = unit
         .look(
-            "SELECT task_id, operation_id FROM tasks WHERE status = 'leased' AND deadline <= $1
+            "SELECT task_id, operation_id, node_id FROM tasks WHERE status = 'leased' AND deadline <= $1
              ORDER BY task_id FOR NO KEY UPDATE SKIP LOCKED",
-            |query: Asking<(String, String)>| query.bind(at),
+            |query: Asking<(String, String, String)>| query.bind(at),
         )
         .await?;
     let mut ended = 0;
-    for (task_id, operation_id) in due {
+    for (task_id, operation_id, node_id) in due {
         let subject = subject(unit, &operation_id).await?;
-        end_lease(unit, &subject, &task_id, "task.lease_expire", context).await?;
+        let node_id = row::parse("task", &node_id)?;
+        end_lease(unit, &subject, &task_id, node_id, "task.lease_expire", context).await?;
         ended += 1;
     }
     Ok(ended)
@@ -35,10 +37,12 @@ pub(crate) async fn end_lease(
     unit: &mut Unit,
     subject: &Subject,
     task_id: &str,
+    node_id: NodeId,
     action: &'static str,
     context: &Context,
 ) -> Result<(), StoreError> {
     audit::record_of(unit, context, subject, action, &format!("tasks/{task_id}"));
+    unit.witness(Fact::LeaseEnded { about: subject.about(), task_id: task_id.to_owned(), action });
     let returned = unit
         .execute(
             "UPDATE tasks SET status = 'ready', deadline = NULL WHERE task_id = $1 AND cancel_requested = 0",
@@ -46,9 +50,12 @@ pub(crate) async fn end_lease(
         )
         .await?;
     if returned == 0 {
-        return ending::end_task(unit, subject, task_id, &TaskEnding::Canceled, context).await;
+        ending::end_task(unit, subject, task_id, &TaskEnding::Canceled, context).await?;
+        // Its slot is free for another task.
+        unit.announce(Change::TaskReady(node_id));
+        return Ok(());
     }
-    unit.announce(Change::TaskReady(subject.node_id()?));
+    unit.announce(Change::TaskReady(node_id));
     unit.announce(Change::Lease);
     Ok(())
 }

@@ -34,7 +34,7 @@ pub(crate) async fn finish(
     match ending {
         TaskEnding::Succeeded => refuse_unfinished(unit, lease.task_id).await?,
         TaskEnding::Canceled if held.cancel_requested == 0 => return Err(not_canceled(lease.task_id)),
-        TaskEnding::Canceled | TaskEnding::Failed { .. } => {}
+        TaskEnding::Canceled | TaskEnding::Failed { .. } | TaskEnding::Skipped => {}
     }
     let subject = held.subject;
     if held.acknowledged == 0 {

@@ -19,8 +19,8 @@ use crate::{
 
 /// The facts of an operation.
 pub(crate) async fn subject(unit: &mut Unit, operation_id: &str) -> Result<Subject, StoreError> {
-    let sql = "SELECT operation_id, operation_type, version, org_id, project_id, correlation_id, linked_node_id,
-                   total_steps
+    let sql = "SELECT operation_id, operation_type, version, org_id, project_id, correlation_id, total_steps, run,
+                   trace_parent
                FROM operations WHERE operation_id = $1";
     let found = unit.look_for(sql, |query: Asking<Subject>| query.bind(operation_id.to_owned())).await?;
     found.ok_or_else(|| StoreError::not_found("operation", operation_id))
@@ -29,8 +29,8 @@ pub(crate) async fn subject(unit: &mut Unit, operation_id: &str) -> Result<Subje
 /// Reads a task, and locks it until the commit.
 pub(crate) async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Held>, StoreError> {
     let sql = "SELECT tasks.node_id AS task_node_id, tasks.status AS task_status, epoch, acknowledged, last_sequence,
-                   cancel_requested, operation_id, operation_type, version, org_id, project_id, correlation_id,
-                   linked_node_id, total_steps
+                   cancel_requested, operation_id, operation_type, version, operations.org_id AS org_id, project_id,
+                   correlation_id, total_steps, operations.run AS run, trace_parent
                FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1 FOR NO KEY UPDATE OF tasks";
     unit.look_for(sql, |query: Asking<Held>| query.bind(task_id.to_string())).await
 }
@@ -145,7 +145,7 @@ async fn return_lost(
         .await?;
     for (task_id, operation_id) in lost {
         let subject = subject(unit, &operation_id).await?;
-        super::expire::end_lease(unit, &subject, &task_id, "task.lease_lost", context).await?;
+        super::expire::end_lease(unit, &subject, &task_id, node_id, "task.lease_lost", context).await?;
     }
     Ok(())
 }

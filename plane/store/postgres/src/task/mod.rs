@@ -1,9 +1,11 @@
 //! Tasks and leases.
 
+pub(crate) mod admission;
 mod expire;
 mod finish;
 mod held;
 mod lease;
+pub(crate) mod queue;
 mod report;
 
 use async_trait::async_trait;
@@ -13,7 +15,7 @@ use fettle_store::{
     change::Change,
     context::Context,
     id::{NodeId, TaskId},
-    task::{Extended, Lease, LeaseKey, Report, Resumed, TaskStore, Verdict},
+    task::{Extended, Lease, LeaseKey, OpenTasks, Report, Resumed, TaskStore, Verdict},
 };
 use jiff::Timestamp;
 
@@ -140,6 +142,14 @@ impl TaskStore for PostgresStore {
         let sql = "SELECT min(deadline) FROM tasks WHERE status = 'leased'";
         let found = self.reader.one::<(Option<i64>,)>("next_lease_deadline", sql, |query| query).await?;
         row::optional_time("task", found.and_then(|(earliest,)| earliest))
+    }
+
+    async fn open_tasks(&self) -> Result<OpenTasks, StoreError> {
+        let sql = "SELECT count(*) FILTER (WHERE status = 'ready'), count(*) FILTER (WHERE status = 'leased')
+                   FROM tasks WHERE status IN ('ready', 'leased')";
+        let found = self.reader.one::<(i64, i64)>("open_tasks", sql, |query| query).await?;
+        let (ready, leased) = found.unwrap_or_default();
+        Ok(OpenTasks { ready: row::number("task", ready)?, leased: row::number("task", leased)? })
     }
 
     async fn cancel_requests(&self, node_id: NodeId) -> Result<Vec<TaskId>, StoreError> {

@@ -12,12 +12,13 @@ use fettle_store::{
     audit::DeniedCall,
     context::Context,
     event::EventKind,
+    fact::Fact,
     id::TaskId,
     task::{Report, Verdict},
 };
 use fettle_store_rows::{
     log::{LINES_PER_STEP, kept, prefix},
-    report::{ProgressRow, finished as finished_fields, host_time, unknown_step},
+    report::{ProgressRow, error_code, finished as finished_fields, host_time, unknown_step},
 };
 use serde_json::{Value, json};
 
@@ -115,7 +116,7 @@ macro_rules! update_open_step {
             "UPDATE operation_steps SET ",
             $set,
             " WHERE task_id = $1 AND step_id = $2 AND status IN ('pending', 'running')
-             RETURNING step_index, started_at, percent, attempt_number"
+             RETURNING kind, step_index, started_at, percent, attempt_number"
         )
     };
 }
@@ -129,7 +130,7 @@ async fn store(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Co
                 start_operation(unit, &target.held.subject.operation_id, context).await?;
             }
             let sql = update_open_step!(
-                "status = 'running', attempt_number = greatest(attempt_number, $3), started_at = $4, percent = NULL,
+                "status = 'running', attempt_number = greatest(attempt_number, attempts_before + $3), started_at = $4, percent = NULL,
                  message = NULL"
             );
             let (attempt, at) = (i64::from(*attempt), host_time(*at, context));
@@ -146,11 +147,10 @@ async fn store(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Co
         }
         StepEvent::Log { step_id, attempt, lines } => append_log(unit, target, step_id, *attempt, lines).await,
         StepEvent::Denied { step_id, attempt, component, denials } => {
-            refuse_unknown(unit, target, step_id).await?;
+            let attempt = attempt.saturating_add(attempts_before(unit, target, step_id).await?);
             for denial in denials.iter().take(DENIALS) {
                 let denial = denial.clone().shortened();
-                let (step_id, attempt) = (step_id.clone(), *attempt);
-                let denied = DeniedCall { step_id, attempt, component: *component, denial };
+                let denied = DeniedCall { step_id: step_id.clone(), attempt, component: *component, denial };
                 audit::record_denied(unit, context, &target.held.subject, &target.task_id.to_string(), &denied)?;
             }
             Ok(())
@@ -171,7 +171,8 @@ async fn finished(unit: &mut Unit, target: &Target, event: &StepEvent, context: 
     let outcome = row::text("outcome", result)?;
     let sql = update_open_step!(
         "status = $3, outcome = $4, duration_ms = $5, finished_at = $6,
-         attempt_number = greatest(attempt_number, $7)"
+         attempt_number = CASE WHEN $7 = 0 THEN attempt_number
+             ELSE greatest(attempt_number, attempts_before + $7) END"
     );
     let found = unit
         .change_one(sql, |query: Asking<ProgressRow>| {
@@ -185,6 +186,18 @@ async fn finished(unit: &mut Unit, target: &Target, event: &StepEvent, context: 
                 .bind(i64::from(*attempt))
         })
         .await?;
+    if let Some(row) = &found {
+        let status = result.status();
+        unit.witness(Fact::StepEnded {
+            about: target.held.subject.about(),
+            step_id: step_id.to_string(),
+            step_kind: row.kind.clone(),
+            attempt_number: *attempt,
+            status,
+            error_code: error_code(result),
+            duration_ms: *duration_ms,
+        });
+    }
     let fields = finished_fields(result, *duration_ms);
     progress(unit, target, step_id, found, result.status(), fields, context).await
 }
@@ -192,11 +205,11 @@ async fn finished(unit: &mut Unit, target: &Target, event: &StepEvent, context: 
 /// Counts lines of a step, up to the most that are kept. Answers how many it had before.
 const COUNT: &str = "
 WITH before AS (
-    SELECT log_lines FROM operation_steps WHERE task_id = $1 AND step_id = $2
+    SELECT log_lines, attempts_before FROM operation_steps WHERE task_id = $1 AND step_id = $2
 )
 UPDATE operation_steps SET log_lines = least(operation_steps.log_lines + $3, $4), last_log = coalesce($5, last_log)
 FROM before WHERE task_id = $1 AND step_id = $2
-RETURNING before.log_lines";
+RETURNING before.log_lines, before.attempts_before";
 
 async fn append_log(
     unit: &mut Unit,
@@ -208,7 +221,7 @@ async fn append_log(
     let last = lines.last().map(|line| clean(prefix(&line.text)));
     // Lines may trail the result of their step.
     let found = unit
-        .change_one(COUNT, |query: Asking<(i64,)>| {
+        .change_one(COUNT, |query: Asking<(i64, i64)>| {
             query
                 .bind(target.task_id.to_string())
                 .bind(step_id.to_string())
@@ -217,8 +230,9 @@ async fn append_log(
                 .bind(last)
         })
         .await?;
-    let (stored,) = found.ok_or_else(|| unknown_step(target.task_id, step_id))?;
-    unit.journal.logs(&target.held.subject.operation_id, step_id, attempt, kept(stored, lines));
+    let (stored, before) = found.ok_or_else(|| unknown_step(target.task_id, step_id))?;
+    let attempt = attempt.saturating_add(row::number("step", before)?);
+    unit.journal.logs(&target.held, step_id, attempt, kept(stored, lines));
     Ok(())
 }
 
@@ -232,14 +246,16 @@ async fn progress(
     fields: Value,
     context: &Context,
 ) -> Result<(), StoreError> {
-    let Some(step) = step else { return refuse_unknown(unit, target, step_id).await };
+    let Some(step) = step else { return attempts_before(unit, target, step_id).await.map(drop) };
     let subject = &target.held.subject;
-    let payload = step.payload(subject, step_id, status, fields)?;
+    let payload = step.payload(&target.held, step_id, status, fields)?;
     unit.journal.event(&subject.operation_id, EventKind::Progress, context.at, &payload)
 }
 
-async fn refuse_unknown(unit: &mut Unit, target: &Target, step_id: &StepId) -> Result<(), StoreError> {
-    let sql = "SELECT 1::bigint FROM operation_steps WHERE task_id = $1 AND step_id = $2";
+/// How many attempts earlier runs made of a step; an error when the task has no such step.
+async fn attempts_before(unit: &mut Unit, target: &Target, step_id: &StepId) -> Result<u32, StoreError> {
+    let sql = "SELECT attempts_before FROM operation_steps WHERE task_id = $1 AND step_id = $2";
     let bind = |query: Asking<(i64,)>| query.bind(target.task_id.to_string()).bind(step_id.to_string());
-    unit.look_for(sql, bind).await?.map(drop).ok_or_else(|| unknown_step(target.task_id, step_id))
+    let (before,) = unit.look_for(sql, bind).await?.ok_or_else(|| unknown_step(target.task_id, step_id))?;
+    row::number("step", before)
 }

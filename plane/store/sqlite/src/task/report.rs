@@ -166,7 +166,7 @@ async fn store(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Co
 
 async fn finished(unit: &mut Unit, target: &Target, event: &StepEvent, context: &Context) -> Result<(), StoreError> {
     let StepEvent::Finished { step_id, attempt, result, duration_ms, at } = event else { return Ok(()) };
-    let step = sqlx::query_as(update_open_step!(
+    let step: Option<ProgressRow> = sqlx::query_as(update_open_step!(
         "status = $3, outcome = $4, duration_ms = $5, finished_at = $6,
          attempt_number = CASE WHEN $7 = 0 THEN attempt_number ELSE max(attempt_number, attempts_before + $7) END"
     ))
