@@ -45,8 +45,9 @@ async fn an_expression_a_group_and_an_allocation_stand_for_nodes() {
         let (status, shown) = plane.call(&admin, Method::PUT, &path, Some(body)).await;
         assert_eq!(status, StatusCode::OK, "{shown}");
         assert_eq!(plane.get(&path).await["nodes"].as_array().unwrap().len(), 2);
-        let list = plane.get(path.rsplit_once('/').unwrap().0).await;
-        assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    }
+    for list in ["/api/v1/projects/demo/node-groups", "/api/v1/projects/demo/allocations"] {
+        assert_eq!(plane.get(list).await["items"].as_array().unwrap().len(), 1);
     }
     for (selector, expected) in [
         (json!({ "label": "labels.region == 'eu' && labels.role != 'node-b'" }), vec!["node-a", "node-c"]),

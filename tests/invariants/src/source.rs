@@ -84,7 +84,7 @@ pub(crate) fn folders(directory: &str) -> Vec<String> {
 /// Files with this ending below a directory, from the repository's root. Build outputs are left out.
 pub(crate) fn files(directory: &str, ending: &str) -> Vec<String> {
     let root = root();
-    let skipped = |name: &str| name.starts_with("target") || (name.starts_with('.') && name.len() > 1);
+    let skipped = |name: &str| name == "target" || (name.starts_with('.') && name.len() > 1);
     WalkDir::new(root.join(directory))
         .sort_by_file_name()
         .into_iter()
