@@ -1,26 +1,29 @@
-//! Operations of one no-op step through one plane and one host, both processes of their own: as many as
-//! go, then at 50 a second.
+//! Operations of one no-op step through one plane and one host, both processes of their own, on SQLite and on
+//! PostgreSQL: as many as go, then at 100 a second. The floor is the same verbs on the store alone.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot measure should stop")]
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use fettle_model::{catalog::Catalog, digest::Digest, document, plan, task::TaskOutcome};
+use fettle_postgres_cluster::Cluster;
+use fettle_store::{Store, laws::fixture, node::Node, operation::NewOperation, task::Report};
+use fettle_store_postgres::PostgresStore;
+use fettle_store_sqlite::SqliteStore;
 use fettle_tests::{Fleet, Programs, Supply};
 use serde_json::{Value, json};
 
 const PROGRAMS: Programs =
     Programs { host: env!("CARGO_BIN_EXE_host-under-test"), plane: env!("CARGO_BIN_EXE_plane-under-test") };
 const DEFINITION: &str = "operation_type: bench.noop\nversion: v1\nbackend_type: node_agent\ninput_schema: { type: object }\nsteps: [{ id: nothing, uses: noop@v1 }]\n";
-const OPERATIONS: usize = 1000;
-const CLIENTS: usize = 16;
-const RATE: u32 = 50;
-const PACED: usize = 500;
+const SUSTAINED: Duration = Duration::from_secs(60);
+const CLIENTS: usize = 8;
+const TOGETHER: usize = 16;
+const RATE: u32 = 100;
+const PACED: usize = 1000;
 
 async fn finished(fleet: &Fleet, id: &str) -> Value {
     loop {
@@ -40,31 +43,29 @@ async fn submit(fleet: &Fleet, key: String) -> String {
     answer["operation_id"].as_str().unwrap().to_owned()
 }
 
-/// Waits for the last of many: the plane takes them in order, so hardly anything is asked twice.
+/// Operations per second while every client submits a few, waits for the last of them, and goes on.
 async fn throughput(fleet: &Arc<Fleet>) -> f64 {
-    let next = Arc::new(AtomicUsize::new(0));
     let begin = Instant::now();
-    let clients = (0..CLIENTS).map(|_| {
-        let (fleet, next) = (Arc::clone(fleet), Arc::clone(&next));
+    let clients = (0..CLIENTS).map(|client| {
+        let fleet = Arc::clone(fleet);
         tokio::spawn(async move {
-            let mut ids = Vec::new();
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= OPERATIONS {
-                    return ids;
+            let mut done = 0;
+            while begin.elapsed() < SUSTAINED {
+                let mut last = String::new();
+                for _ in 0..TOGETHER {
+                    last = submit(&fleet, format!("throughput-{client}-{done}")).await;
+                    done += 1;
                 }
-                ids.push(submit(&fleet, format!("throughput-{number}")).await);
+                finished(&fleet, &last).await;
             }
+            done
         })
     });
-    let mut ids = Vec::new();
+    let mut done = 0_u32;
     for client in clients.collect::<Vec<_>>() {
-        ids.extend(client.await.unwrap());
+        done += client.await.unwrap();
     }
-    for id in ids.iter().rev() {
-        finished(fleet, id).await;
-    }
-    OPERATIONS as f64 / begin.elapsed().as_secs_f64()
+    f64::from(done) / begin.elapsed().as_secs_f64()
 }
 
 /// Milliseconds from submit to the end as the plane recorded both.
@@ -89,18 +90,69 @@ async fn latencies(fleet: &Arc<Fleet>) -> Vec<f64> {
     milliseconds
 }
 
-fn print(figure: &str, value: f64, unit: &str) {
-    let value = (value * 1000.0).round() / 1000.0;
+/// The floor: the verbs of the same operations, one client after the other, without HTTP, dispatch and host.
+async fn floor(store: Arc<dyn Store>) -> f64 {
+    let node = fixture::node(&*store, 1, 1000).await;
+    store.ensure_project(fixture::project("demo"), fixture::when(1)).await.unwrap();
+    let begin = Instant::now();
+    let workers = (0..CLIENTS * TOGETHER).map(|worker| {
+        let (store, node) = (Arc::clone(&store), node.clone());
+        tokio::spawn(async move {
+            let mut done = 0;
+            while begin.elapsed() < SUSTAINED / 4 {
+                let number = worker as u128 * 1_000_000 + u128::from(done);
+                one_operation(&*store, &node, number).await;
+                done += 1;
+            }
+            done
+        })
+    });
+    let mut done = 0_u32;
+    for worker in workers.collect::<Vec<_>>() {
+        done += worker.await.unwrap();
+    }
+    f64::from(done) / begin.elapsed().as_secs_f64()
+}
+
+/// Created, leased, acknowledged, reported and ended: five commits, as through a plane.
+async fn one_operation(store: &dyn Store, node: &Node, number: u128) {
+    let definition = document::read(DEFINITION).unwrap();
+    let component = format!("localhost:5000/noop@{}", Digest::of(b"noop"));
+    let steps = [("noop@v1".parse().unwrap(), component.parse().unwrap())].into();
+    let plan = plan::plan(fixture::sources("localhost:5000", "1"), &definition, &Catalog { steps }, json!({})).unwrap();
+    let new = fixture::new_operation(number, node, Some(&number.to_string()));
+    let plan_digest = plan.digest().unwrap();
+    let new = NewOperation { plan: Arc::new(plan), plan_digest, ..new };
+    store.create_operation(new, fixture::when(1)).await.unwrap();
+    // Whichever operation it is of: each worker ends as many as it begins.
+    let lease = loop {
+        if let Some(lease) = fixture::lease_some(store, node, 1, 2).await.pop() {
+            break lease;
+        }
+    };
+    let key = fixture::key(node, &lease);
+    store.acknowledge_lease(key, fixture::at(600), fixture::when(3)).await.unwrap();
+    let events = [fixture::started("nothing"), fixture::succeeded("nothing", json!({}))];
+    let reports = (1..).zip(events).map(|(sequence, event)| Report { lease: key, sequence, event });
+    store.apply_reports(reports.collect(), fixture::when(4)).await.unwrap();
+    store.finish_task(key, TaskOutcome::Succeeded, fixture::when(5)).await.unwrap();
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+fn print(figure: &str, value: f64, unit: &str, floor: Option<f64>) {
     println!(
         "{}",
-        json!({"bench": "dispatch", "figure": figure, "value": value, "unit": unit, "baseline": null, "baseline_value": null, "ratio": null})
+        json!({"bench": "dispatch", "figure": figure, "value": round(value), "unit": unit,
+            "baseline": floor.map(|_| "the same verbs on the store alone"), "baseline_value": floor.map(round),
+            "ratio": floor.map(|floor| round(value / floor))})
     );
 }
 
-#[tokio::main]
-async fn main() {
-    let supply = Supply::with(&["noop"]).await;
-    let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
+async fn through_plane_and_host(supply: &Supply, database: &str, cluster: Option<Cluster>, floor: f64) {
+    let mut fleet = Fleet::prepare_on(PROGRAMS, &supply.trust, cluster).await;
     fleet.host_arguments = vec!["--slots".to_owned(), "32".to_owned(), "--concurrency".to_owned(), "2".to_owned()];
     fleet.host_environment = vec![("RUST_LOG".to_owned(), "warn".to_owned())];
     fleet.start_plane().await;
@@ -110,8 +162,24 @@ async fn main() {
     let fleet = Arc::new(fleet);
     let warm = submit(&fleet, "warm".to_owned()).await;
     finished(&fleet, &warm).await;
-    print("sqlite_ops_per_s", throughput(&fleet).await, "1/s");
+    print(&format!("{database}_ops_per_s"), throughput(&fleet).await, "1/s", Some(floor));
     let milliseconds = latencies(&fleet).await;
-    print("p50_at_50_per_s", milliseconds[milliseconds.len() / 2], "ms");
-    print("p99_at_50_per_s", milliseconds[milliseconds.len() * 99 / 100], "ms");
+    print(&format!("{database}_p50_at_100_per_s"), milliseconds[milliseconds.len() / 2], "ms", None);
+    print(&format!("{database}_p99_at_100_per_s"), milliseconds[milliseconds.len() * 99 / 100], "ms", None);
+}
+
+#[tokio::main]
+async fn main() {
+    let supply = Supply::with(&["noop"]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&directory.path().join("plane.db"), Arc::new(())).await.unwrap();
+    through_plane_and_host(&supply, "sqlite", None, floor(Arc::new(store)).await).await;
+    let Some(cluster) = Cluster::start() else {
+        eprintln!("PostgreSQL is not installed: its figures are left out");
+        return;
+    };
+    let address = cluster.url("postgres").parse().unwrap();
+    let store = PostgresStore::open(&address, Arc::new(())).await.unwrap();
+    let bare = floor(Arc::new(store)).await;
+    through_plane_and_host(&supply, "postgres", Cluster::start(), bare).await;
 }

@@ -37,7 +37,7 @@ impl Scenario<'_> {
         let environment = vec![(variable.0.to_owned(), variable.1.to_owned())];
         match victim {
             Victim::Host => fleet.host_environment = environment,
-            Victim::Plane => fleet.plane_environment = environment,
+            Victim::Plane => fleet.plane_environment.extend(environment),
         }
         let mut died = false;
         fleet.restart_plane();

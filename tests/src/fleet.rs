@@ -7,7 +7,11 @@ use std::{
 };
 
 use fettle_model::digest::Digest;
-use fettle_plane::administration::{Access, Administration, ProjectRole, project};
+use fettle_plane::{
+    administration::{Access, Administration, ProjectRole, project},
+    database::Database,
+};
+use fettle_postgres_cluster::Cluster;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -45,16 +49,26 @@ pub struct Fleet {
     admin: String,
     member: String,
     http: reqwest::Client,
+    _cluster: Option<Cluster>,
 }
 
 /// How long anything may take here. Generous: the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Fleet {
-    /// Prepares directories and tokens; nothing runs yet.
+    /// Prepares directories and tokens; nothing runs yet. The plane is on PostgreSQL when `FETTLE_TEST_DATABASE`
+    /// says `postgres`, else on SQLite.
     pub async fn prepare(programs: Programs, trust: &Path) -> Self {
+        let wants_postgres = std::env::var("FETTLE_TEST_DATABASE").is_ok_and(|name| name == "postgres");
+        Self::prepare_on(programs, trust, wants_postgres.then(|| Cluster::start().unwrap())).await
+    }
+
+    /// The same on a PostgreSQL server, which ends with the fleet; on SQLite without one.
+    pub async fn prepare_on(programs: Programs, trust: &Path, cluster: Option<Cluster>) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let administration = Administration::open(&directory.path().join("plane")).await.unwrap();
+        let url = cluster.as_ref().map(|cluster| cluster.url("postgres"));
+        let database = url.as_ref().map_or(Database::DataDirectory, |url| Database::Postgres(url.parse().unwrap()));
+        let administration = Administration::open_in(&directory.path().join("plane"), &database).await.unwrap();
         let demo = project("demo".parse().unwrap(), None).unwrap();
         administration.ensure_project(demo.clone()).await.unwrap();
         let admin = administration.create_token("admin", Access::PlatformAdmin, None).await.unwrap();
@@ -68,7 +82,7 @@ impl Fleet {
         Self {
             plane: None,
             host: None,
-            plane_environment: Vec::new(),
+            plane_environment: url.map(|url| ("FETTLE_DATABASE_URL".to_owned(), url)).into_iter().collect(),
             host_environment: Vec::new(),
             plane_arguments: Vec::new(),
             host_arguments: Vec::new(),
@@ -80,6 +94,7 @@ impl Fleet {
             member: secret(&member),
             http: reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build().unwrap(),
             directory,
+            _cluster: cluster,
         }
     }
 

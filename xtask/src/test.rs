@@ -26,6 +26,10 @@ const POSTGRESQL: &str = "postgresql";
 /// Everything, with the points at which scenarios kill the programs.
 const WHAT: [&str; 3] = ["--workspace", "--features", "fettle-tests/crash-points"];
 
+/// Scenarios that run a second time, with the plane on PostgreSQL: what goes from end to end, and what is killed.
+const ON_POSTGRESQL: &str = "package(fettle-tests) and binary(scenarios) and (test(submissions::) or test(stage_a_model::) \
+     or test(interruptions::) or test(refusals::))";
+
 fn tests(options: &Options) -> std::process::Command {
     let mut command = cargo();
     command.env("RUST_BACKTRACE", "0");
@@ -61,6 +65,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let runner: &[&str] =
         if has("cargo-nextest") { &["nextest", "run"] } else { &["test", "--lib", "--bins", "--tests"] };
     tools::run(tests(options).args(runner).args(WHAT).arg("--no-fail-fast").args(options.filter.as_deref()))?;
+    if has("cargo-nextest") && options.filter.is_none() && !missing.contains(&POSTGRESQL) {
+        let mut again = tests(options);
+        again.env("FETTLE_TEST_DATABASE", "postgres").args(runner).args(WHAT);
+        tools::run(again.args(["--no-fail-fast", "-E", ON_POSTGRESQL]))?;
+    }
     if !missing.is_empty() {
         println!(
             "tests that need {} did not run in full; install it and run again, or use --all to make this an error",
