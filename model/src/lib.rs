@@ -22,6 +22,7 @@ pub mod graph;
 pub mod limits;
 pub mod name;
 pub mod operation;
+pub mod overlay;
 pub mod plan;
 pub mod policy;
 pub mod reference;
