@@ -8,7 +8,8 @@ use crate::{
     command::{
         self, Session, artifact::ArtifactCommand, catalog::CatalogCommand, completions::Completions,
         definition::DefinitionCommand, dev::Dev, key::KeyCommand, node::NodeCommand, nvml_snapshot::NvmlSnapshot,
-        operation::OperationCommand, policy::PolicyCommand, step::StepCommand, trust::TrustCommand,
+        operation::OperationCommand, operation_policy::OperationPolicyCommand, policy::PolicyCommand,
+        step::StepCommand, trust::TrustCommand,
     },
     context::Context,
     error::CommandError,
@@ -61,7 +62,7 @@ enum Command {
     /// Catalogs: which component implements which step kind.
     #[command(subcommand)]
     Catalog(CatalogCommand),
-    /// Policy bundles: command profiles, roots, the ceiling of a node.
+    /// Policy bundles (command profiles, roots, the ceiling of a node), and why an operation may be or not.
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// Trust policies: check, publish, activate, look.
@@ -73,6 +74,9 @@ enum Command {
     /// Operations: plan, submit, watch, list, cancel.
     #[command(subcommand)]
     Operation(OperationCommand),
+    /// What platform, tenants and projects say of operation types.
+    #[command(subcommand)]
+    OperationPolicy(OperationPolicyCommand),
     /// Nodes.
     #[command(subcommand)]
     Node(NodeCommand),
@@ -115,6 +119,7 @@ fn start(command: Command, output: Output) -> Result<(), CommandError> {
         | Command::Trust(_)
         | Command::Definition(_)
         | Command::Operation(_)
+        | Command::OperationPolicy(_)
         | Command::Node(_)
         | Command::Dev(_) => {}
     }
@@ -138,6 +143,7 @@ async fn run(command: Command, session: Session) -> Result<(), CommandError> {
         Command::Trust(command) => command.run(&session).await,
         Command::Definition(command) => command.run(&session).await,
         Command::Operation(command) => command.run(&session).await,
+        Command::OperationPolicy(command) => command.run(&session).await,
         Command::Node(command) => command.run(&session).await,
         Command::Dev(_) | Command::Key(_) | Command::Completions(_) | Command::ExitCodes | Command::NvmlSnapshot(_) => {
             Ok(())

@@ -28,9 +28,6 @@ fn the_most_specific_scope_decides_within_what_the_platform_says() {
         (Key::Enabled, ["{}", "{enabled: false}", "{enabled: true}"], json!(true), vec![Project]),
         (Key::Enabled, ["{enabled: true}", "{}", "{enabled: false}"], json!(false), vec![Project]),
         (Key::Enabled, ["{enabled: false}", "{enabled: true}", "{enabled: true}"], json!(false), vec![Global]),
-        (Key::MaxConcurrency, ["{}", "{max_concurrency: 2}", "{max_concurrency: 9}"], json!(9), vec![Project]),
-        (Key::MaxConcurrency, ["{max_concurrency: 4}", "{max_concurrency: 2}", "{}"], json!(2), vec![Tenant]),
-        (Key::MaxConcurrency, ["{max_concurrency: 4}", "{}", "{max_concurrency: 9}"], json!(4), vec![Global]),
         (Key::TimeoutSeconds, ["{timeout_seconds: 60}", "{}", "{}"], json!(60), vec![Global]),
         (Key::TimeoutSeconds, ["{}", "{}", "{}"], Value::Null, vec![]),
         (
@@ -67,6 +64,25 @@ fn the_most_specific_scope_decides_within_what_the_platform_says() {
         let resolved = resolved(global, tenant, project);
         let explained = resolved.of(key).unwrap();
         assert_eq!((&explained.value, &explained.decided_by), (&value, &decided_by), "{global} {tenant} {project}");
+    }
+}
+
+#[test]
+fn each_scope_counts_its_own_operations_and_all_numbers_hold() {
+    use Level::{Global, Project, Tenant};
+    let (two, four, nine) = ("{max_concurrency: 2}", "{max_concurrency: 4}", "{max_concurrency: 9}");
+    for ([global, tenant, project], value, decided_by) in [
+        (["{}", "{}", "{}"], Value::Null, vec![]),
+        (["{}", two, nine], json!({ "tenant": 2, "project": 9 }), vec![Tenant, Project]),
+        ([four, "{}", nine], json!({ "global": 4, "project": 9 }), vec![Global, Project]),
+        ([four, two, nine], json!({ "global": 4, "tenant": 2, "project": 9 }), vec![Global, Tenant, Project]),
+    ] {
+        let resolved = resolved(global, tenant, project);
+        let explained = resolved.of(Key::MaxConcurrency).unwrap();
+        assert_eq!((&explained.value, &explained.decided_by), (&value, &decided_by), "{global} {tenant} {project}");
+        assert_eq!(explained.lost, []);
+        let effective = serde_json::to_value(resolved.effective.max_concurrency).unwrap();
+        assert_eq!(effective, if value.is_null() { json!({}) } else { value });
     }
 }
 
@@ -142,7 +158,7 @@ proptest! {
         let effective = resolve(&chain).effective;
         prop_assert!(global.enabled != Some(false) || !effective.enabled);
         prop_assert!(global.require_signature_verification != Some(true) || effective.require_signature_verification);
-        prop_assert!(keeps(global.max_concurrency.map(u32::from), effective.max_concurrency));
+        prop_assert_eq!(global.max_concurrency.map(u32::from), effective.max_concurrency.global);
         prop_assert!(keeps(global.timeout_seconds.map(u32::from), effective.timeout_seconds));
         prop_assert!(keeps(global.max_artifact_size_bytes.map(u64::from), effective.max_artifact_size_bytes));
         if let Some(kinds) = global.allowed_target_kinds {

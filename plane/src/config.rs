@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr},
+    num::NonZeroU32,
     path::PathBuf,
     time::Duration,
 };
@@ -34,6 +35,10 @@ pub struct PlaneConfig {
     pub acknowledge_timeout: Duration,
     /// How often hosts send heartbeats. A node is offline after three that did not come.
     pub heartbeat_interval: Duration,
+    /// A directory of Rego policies that are asked about operations.
+    pub rego: Option<PathBuf>,
+    /// How often each token may ask; none is as often as it likes.
+    pub rate_limit: Option<RateLimit>,
     /// The longest that a REST request may take, streams aside.
     pub request_timeout: Duration,
     /// The largest REST request body in bytes.
@@ -42,6 +47,23 @@ pub struct PlaneConfig {
     pub metrics_listen: Option<SocketAddr>,
     /// Whether `metrics_listen` may be reachable from other machines.
     pub metrics_allow_remote: bool,
+}
+
+/// Requests that a token may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// In the long run.
+    pub per_second: NonZeroU32,
+    /// At once, after a while without any.
+    pub burst: NonZeroU32,
+}
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        const PER_SECOND: NonZeroU32 = NonZeroU32::new(200).unwrap();
+        const BURST: NonZeroU32 = NonZeroU32::new(400).unwrap();
+        Self { per_second: PER_SECOND, burst: BURST }
+    }
 }
 
 impl PlaneConfig {
@@ -60,6 +82,8 @@ impl PlaneConfig {
             lease_duration: Duration::from_secs(30),
             acknowledge_timeout: Duration::from_secs(10),
             heartbeat_interval: Duration::from_secs(10),
+            rego: None,
+            rate_limit: Some(RateLimit::default()),
             request_timeout: Duration::from_secs(60),
             request_limit_bytes: 1 << 20,
             metrics_listen: None,

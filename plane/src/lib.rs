@@ -16,12 +16,16 @@ mod identity;
 mod node;
 mod observation;
 mod plane;
+mod policy;
+#[cfg(test)]
+mod reference;
 mod registration;
 mod retry;
 mod state;
 mod submission;
 mod target;
 
-pub use config::PlaneConfig;
+pub use config::{PlaneConfig, RateLimit};
 pub use observation::PlaneMetrics;
 pub use plane::{Plane, RunningPlane, StartError};
+pub use policy::rego::RegoError;

@@ -17,7 +17,9 @@ use crate::{
     config::PlaneConfig,
     database::DatabaseError,
     dispatch::{Wakeups, expiry},
+    identity::Rates,
     observation::{Observer, PlaneMetrics},
+    policy::rego::{Rego, RegoError},
     registration::Definitions,
     state::{Inner, State},
 };
@@ -63,6 +65,9 @@ pub enum StartError {
     /// Metrics cannot be served.
     #[error(transparent)]
     Metrics(ListenError),
+    /// The organisation's own rules cannot be used.
+    #[error("the Rego policies cannot be used")]
+    Rego(#[source] RegoError),
     /// The database cannot be opened.
     #[error("the database cannot be opened")]
     Database(#[source] DatabaseError),
@@ -105,6 +110,10 @@ impl Plane {
         if !config.listen.ip().is_loopback() && !config.allow_remote {
             return Err(StartError::Remote(config.listen));
         }
+        let rego = match &config.rego {
+            Some(directory) => Rego::load(directory).map_err(StartError::Rego)?,
+            None => Rego::default(),
+        };
         let lock = lock(&config)?;
         let wakeups = Arc::new(Wakeups::default());
         let metrics = Arc::new(PlaneMetrics::default());
@@ -121,6 +130,8 @@ impl Plane {
             wakeups,
             definitions: Definitions::default(),
             metrics,
+            rego,
+            rates: Rates::new(config.rate_limit),
             shutdown: CancellationToken::new(),
             config,
         });

@@ -1,19 +1,26 @@
 //! Another run of an operation.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use fettle_model::{
     name::StepId,
     violation::{Violation, Violations},
 };
 use fettle_store::{
+    StoreError,
     context::Context,
+    definition::DefinitionVersion,
     id::{NodeId, TaskId},
-    operation::{NewRun, NodeTask, Operation},
+    operation::{NewRun, NodeTask, Operation, TaskStatus},
     project::Project,
 };
 
-use crate::{state::State, submission::SubmissionError};
+use crate::{
+    policy::{self, Asked, EffectiveLimits, Way, rego::Entry},
+    state::State,
+    submission::{SubmissionError, deadline, make},
+    target::TargetSelector,
+};
 
 /// What is asked for.
 pub(crate) struct Retry {
@@ -33,22 +40,66 @@ pub(crate) async fn retry(
     wanted: Retry,
     context: Context,
 ) -> Result<Operation, SubmissionError> {
+    let registered = find_definition(state, &operation).await?;
     let tasks = state.store.node_tasks(operation.id, state.heard_since()).await?;
     let nodes = wanted.nodes.map(|names| choose(&names, &tasks)).transpose()?;
-    let definition = state.definitions.get(state, &operation.operation_type, &operation.version).await?;
-    let steps = definition.iter().flat_map(|version| &version.definition.steps);
-    let not_reusable: BTreeSet<StepId> = steps.filter(|step| !step.reusable).map(|step| step.id.clone()).collect();
-    let asked = wanted.timeout_seconds.map(|seconds| Duration::from_secs(u64::from(seconds)));
-    let limit = definition.as_ref().and_then(|version| version.definition.timeout);
+    let limits = admit(state, project, &operation, &registered, &again(&tasks, nodes.as_ref()), &context).await?;
+    let definition = &registered.definition;
+    let steps = definition.steps.iter().filter(|step| !step.reusable);
+    let not_reusable: BTreeSet<StepId> = steps.map(|step| step.id.clone()).collect();
     let ids = tasks.iter().map(|_| Ok(TaskId::new(state.ulid().map_err(SubmissionError::Random)?)));
     let run = NewRun {
         task_ids: ids.collect::<Result<_, SubmissionError>>()?,
         nodes,
         not_reusable,
         accept_unknown: wanted.accept_unknown,
-        deadline: asked.into_iter().chain(limit).min().map(|timeout| state.after(timeout)),
+        deadline: deadline(state, [wanted.timeout_seconds, limits.timeout_seconds], definition.timeout),
     };
     Ok(state.store.retry_operation(&project.project_id, operation.id, run, context).await?)
+}
+
+/// The definition that the operation is made of.
+async fn find_definition(state: &State, operation: &Operation) -> Result<Arc<DefinitionVersion>, SubmissionError> {
+    let Operation { operation_type, version, .. } = operation;
+    let found = state.definitions.get(state, operation_type, version).await?;
+    found.ok_or_else(|| {
+        let name = format!("{operation_type}@{version}");
+        SubmissionError::Store(StoreError::not_found("operation definition", &name))
+    })
+}
+
+/// The nodes on which it runs again.
+fn again(tasks: &[NodeTask], chosen: Option<&BTreeSet<NodeId>>) -> Vec<NodeId> {
+    let runs = |task: &&NodeTask| match chosen {
+        Some(chosen) => chosen.contains(&task.node_id),
+        None => task.status != TaskStatus::Succeeded,
+    };
+    tasks.iter().filter(runs).map(|task| task.node_id).collect()
+}
+
+/// Asks policy as if the operation were submitted now: what has been forbidden since is not run again.
+async fn admit(
+    state: &State,
+    project: &Project,
+    operation: &Operation,
+    registered: &DefinitionVersion,
+    node_ids: &[NodeId],
+    context: &Context,
+) -> Result<EffectiveLimits, SubmissionError> {
+    let mut found = Vec::new();
+    let plan = make(registered, operation.inputs.clone(), &mut found)?;
+    let Some(plan) = plan else { return Err(SubmissionError::Invalid(Violations(found))) };
+    let target: TargetSelector = serde_json::from_value(operation.target_selector.clone())
+        .map_err(|error| StoreError::corrupt("target selector", error))?;
+    let mut nodes = Vec::new();
+    if state.rego.has(Entry::Submit) {
+        for id in node_ids {
+            nodes.extend(state.store.node(*id).await?);
+        }
+    }
+    let way = Way::Retry(operation.id);
+    let asked = Asked { project, plan: &plan, target_kind: target.kind(), nodes: &nodes, way, context };
+    Ok(policy::enforce(state, &asked).await?.limits)
 }
 
 fn choose(names: &[String], tasks: &[NodeTask]) -> Result<BTreeSet<NodeId>, SubmissionError> {

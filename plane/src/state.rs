@@ -15,7 +15,9 @@ use crate::{
     clock::{self, Clock, NoRandomness},
     config::PlaneConfig,
     dispatch::Wakeups,
+    identity::Rates,
     observation::PlaneMetrics,
+    policy::rego::Rego,
     registration::Definitions,
 };
 
@@ -34,6 +36,10 @@ pub(crate) struct Inner {
     pub(crate) wakeups: Arc<Wakeups>,
     pub(crate) definitions: Definitions,
     pub(crate) metrics: Arc<PlaneMetrics>,
+    /// An organisation's own rules.
+    pub(crate) rego: Rego,
+    /// How often each token may ask.
+    pub(crate) rates: Rates,
     /// Ends streams and timers.
     pub(crate) shutdown: CancellationToken,
 }

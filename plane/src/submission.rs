@@ -7,6 +7,7 @@ use fettle_model::{
     definition::{BackendType, Definition, Requirements},
     digest::Digest,
     name::{OperationType, Version},
+    overlay::chain::Concurrency,
     plan::{self, Plan, PlanError},
     violation::{Violation, Violations},
 };
@@ -16,13 +17,15 @@ use fettle_store::{
     definition::DefinitionVersion,
     id::{OperationId, TaskId},
     node::Node,
-    operation::{Concurrency, Created, DEFAULT_PRIORITY, NewOperation, NewTask, Terms, TriggerSource},
+    operation::{self, Created, DEFAULT_PRIORITY, NewOperation, NewTask, Terms, TriggerSource},
     project::Project,
 };
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
     clock::NoRandomness,
+    policy::{self, Admitted, Asked, EffectiveLimits},
     state::State,
     target::{self, TargetSelector},
 };
@@ -71,6 +74,9 @@ pub(crate) enum SubmissionError {
     /// No random bytes for an id.
     #[error("no id can be made")]
     Random(#[source] NoRandomness),
+    /// Policy denies it; all the rules that do.
+    #[error("policy denies the request:\n{0}")]
+    Denied(Violations),
 }
 
 impl From<StoreError> for SubmissionError {
@@ -147,7 +153,7 @@ pub(crate) async fn plan(
     refuse_other_backends(definition, &mut found);
     let operation = format!("{}@{}", definition.operation_type, definition.version);
     target::check_requirements(&operation, &definition.requires, &submission.target, &nodes, &mut found);
-    let Some(plan) = make(&registered, submission, &mut found)?.filter(|_| found.is_empty()) else {
+    let Some(plan) = make(&registered, submission.inputs.clone(), &mut found)?.filter(|_| found.is_empty()) else {
         return Err(SubmissionError::Invalid(Violations(found)));
     };
     let digest = plan.digest().map_err(SubmissionError::NotCanonical)?;
@@ -168,16 +174,22 @@ fn refuse_other_backends(definition: &Definition, found: &mut Vec<Violation>) {
     }
 }
 
-/// How the operation is carried out: what the request says, within what the definition says.
-fn terms(state: &State, submission: &Submission, planned: &Planned) -> Terms {
-    let asked = submission.timeout_seconds.map(|seconds| Duration::from_secs(u64::from(seconds)));
-    let timeout = asked.into_iter().chain(planned.timeout).min();
+/// When something must be over that may take as long as request, policy and definition all allow.
+pub(crate) fn deadline(state: &State, seconds: [Option<u32>; 2], definition: Option<Duration>) -> Option<Timestamp> {
+    let said = seconds.into_iter().flatten().map(|seconds| Duration::from_secs(u64::from(seconds)));
+    said.chain(definition).min().map(|timeout| state.after(timeout))
+}
+
+/// How the operation is carried out: what the request says, within what the definition
+/// and policy say.
+fn terms(state: &State, submission: &Submission, planned: &Planned, limits: EffectiveLimits) -> Terms {
+    let Concurrency { global, tenant, project } = limits.max_concurrency;
     Terms {
         priority: submission.priority,
-        deadline: timeout.map(|timeout| state.after(timeout)),
+        deadline: deadline(state, [submission.timeout_seconds, limits.timeout_seconds], planned.timeout),
         max_parallel_nodes: submission.max_parallel_nodes,
         failure_budget: submission.failure_budget,
-        max_concurrency: Concurrency::default(),
+        max_concurrency: operation::Concurrency { global, tenant, project },
         requires: planned.requires.clone(),
     }
 }
@@ -198,6 +210,8 @@ pub(crate) async fn submit(
         return Ok(Created::Repeated(known));
     }
     let planned = plan(state, &project, &submission).await?;
+    let asked = Asked::submission(&project, &submission, &planned, &context);
+    let Admitted { limits, record } = policy::enforce(state, &asked).await?;
     let ulid = || state.ulid().map_err(SubmissionError::Random);
     let task = |node: &Node| Ok(NewTask { id: TaskId::new(ulid()?), node_id: node.id });
     let operation = NewOperation {
@@ -207,12 +221,13 @@ pub(crate) async fn submit(
         target_selector: submission.target_selector(),
         trigger_source: TriggerSource::TenantRequest,
         linked_allocation_id: submission.allocation(),
-        terms: terms(state, &submission, &planned),
+        terms: terms(state, &submission, &planned, limits),
         idempotency_key: submission.idempotency_key,
         request_digest,
         plan: planned.plan,
         plan_digest: planned.digest,
         trace_parent: fettle_telemetry::span::current().map(|place| place.to_string()),
+        decision: Some(record),
     };
     Ok(state.store.create_operation(operation, context).await?)
 }
@@ -251,12 +266,12 @@ async fn find_definition(
     Ok(registered)
 }
 
-fn make(
+/// The plan of an operation with these inputs. What is wrong with them is added to `found`.
+pub(crate) fn make(
     registered: &DefinitionVersion,
-    submission: &Submission,
+    inputs: Value,
     found: &mut Vec<Violation>,
 ) -> Result<Option<Plan>, SubmissionError> {
-    let inputs = submission.inputs.clone();
     match plan::plan(registered.sources.clone(), &registered.definition, &registered.catalog, inputs) {
         Ok(plan) => Ok(Some(plan)),
         Err(PlanError::Inputs { violations, .. }) => {

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use fettle_model::{
     definition::Requirements,
+    overlay::TargetKind,
     selector::{LabelExpression, NodeView, SelectorError},
     violation::Violation,
 };
 use fettle_store::{StoreError, id::NodeId, node::Node, node_set::NodeSetKind, project::Project};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::state::State;
 
@@ -16,7 +17,7 @@ use crate::state::State;
 pub(crate) const MOST_NODES: usize = 10_000;
 
 /// Which nodes (seed 001, 4.2).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TargetSelector {
     /// One, by name or id.
@@ -30,19 +31,19 @@ pub(crate) enum TargetSelector {
 }
 
 impl TargetSelector {
-    /// The kind's name in documents.
-    pub(crate) const fn kind(&self) -> &'static str {
+    /// What it names.
+    pub(crate) const fn kind(&self) -> TargetKind {
         match self {
-            Self::Node(_) => "node",
-            Self::Label(_) => "label",
-            Self::Allocation(_) => "allocation",
-            Self::Group(_) => "group",
+            Self::Node(_) => TargetKind::Node,
+            Self::Label(_) => TargetKind::Label,
+            Self::Allocation(_) => TargetKind::Allocation,
+            Self::Group(_) => TargetKind::Group,
         }
     }
 
     /// Where it stands in a request.
     fn pointer(&self) -> String {
-        format!("/target_selector/{}", self.kind())
+        format!("/target_selector/{}", self.kind().name())
     }
 
     fn wrong(&self, message: impl Into<String>) -> Violation {

@@ -134,6 +134,9 @@ impl Fleet {
             "3s",
             "--heartbeat",
             "1s",
+            // Benchmarks ask as fast as they can.
+            "--rate",
+            "0",
         ];
         let arguments = arguments.into_iter().chain(self.plane_arguments.iter().map(String::as_str));
         let log = self.directory.path().join("plane.log");

@@ -12,6 +12,7 @@ mod kind;
 pub mod node;
 pub mod nvml_snapshot;
 pub mod operation;
+pub mod operation_policy;
 pub mod policy;
 mod published;
 pub mod step;

@@ -1,5 +1,7 @@
 //! `fettle policy`
 
+mod explain;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -12,11 +14,12 @@ use crate::{
     supply::{PublishArguments, read_document},
 };
 
-/// Policy bundles.
+/// Policy bundles, and what policy says of an operation.
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "each command documents itself")]
 pub enum PolicyCommand {
     Publish(Publish),
+    Explain(explain::Explain),
 }
 
 /// Checks a policy bundle strictly, pushes it as canonical JSON, signs it, and prints its reference by
@@ -38,14 +41,22 @@ impl PolicyCommand {
     /// Runs the command.
     ///
     /// # Errors
-    /// When the bundle is not valid, or cannot be pushed or signed.
+    /// As the command says.
     pub async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let Self::Publish(publish) = self;
-        let bundle: PolicyBundle = read_document(&publish.file, "policy bundle")?;
-        let subject = publish.file.display().to_string();
+        match self {
+            Self::Publish(command) => command.run(session).await,
+            Self::Explain(command) => command.run(session).await,
+        }
+    }
+}
+
+impl Publish {
+    async fn run(&self, session: &Session) -> Result<(), CommandError> {
+        let bundle: PolicyBundle = read_document(&self.file, "policy bundle")?;
+        let subject = self.file.display().to_string();
         bundle.check().map_err(|violations| CommandError::Broken { subject, violations })?;
         let kind = ArtifactKind::PolicyBundle;
-        let published = publish.to.publish_document(session, kind, "fettle/policy", &bundle).await?;
+        let published = self.to.publish_document(session, kind, "fettle/policy", &bundle).await?;
         published::show(session, &published)
     }
 }

@@ -224,6 +224,15 @@ impl PlaneClient {
         self.accept(request).await
     }
 
+    /// The project that it is for.
+    pub(super) fn project(&self) -> &str {
+        &self.project
+    }
+
+    pub(super) fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
+        self.http.request(method, self.url(path))
+    }
+
     fn url(&self, path: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -232,15 +241,23 @@ impl PlaneClient {
         url
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &[&str], query: &[(&str, String)]) -> Result<T, PlaneError> {
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<T, PlaneError> {
         self.answer(self.http.request(Method::GET, self.url(path)).query(query)).await
     }
 
-    async fn post<T: DeserializeOwned>(&self, path: &[&str], body: &(impl Serialize + Sync)) -> Result<T, PlaneError> {
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &(impl Serialize + Sync),
+    ) -> Result<T, PlaneError> {
         self.answer(self.http.request(Method::POST, self.url(path)).json(body)).await
     }
 
-    async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, PlaneError> {
+    pub(super) async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, PlaneError> {
         let response = self.accept(request.timeout(ANSWER)).await?;
         let body = response.bytes().await.map_err(|source| self.unreachable(source))?;
         let broken = |source| PlaneError::Answer { address: self.address(), source };
@@ -248,7 +265,7 @@ impl PlaneClient {
         serde_json::from_value(value).map_err(broken)
     }
 
-    async fn accept(&self, request: RequestBuilder) -> Result<Response, PlaneError> {
+    pub(super) async fn accept(&self, request: RequestBuilder) -> Result<Response, PlaneError> {
         let response = request.send().await.map_err(|source| self.unreachable(source))?;
         if response.status().is_success() {
             return Ok(response);

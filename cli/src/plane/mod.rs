@@ -3,6 +3,7 @@
 mod client;
 mod error;
 mod follow;
+mod policy;
 mod problem;
 mod view;
 
@@ -10,6 +11,7 @@ pub use self::{
     client::PlaneClient,
     error::PlaneError,
     follow::{Followed, Follower, Patience},
+    policy::{BrokenRule, Decision, OperationPolicy, OverlayTaken, PolicyScope, RegoTaken},
     problem::Problem,
     view::{
         Amendment, Definition, DeniedCall, Event, EventPayload, LogLine, NewDefinition, NewOperation, Node, NodeTask,

@@ -2,7 +2,8 @@
 //!
 //! The most specific scope that says something wins, key by key. What the platform says is a bound that
 //! nobody goes beyond: an overlay of a tenant or a project can only be narrower. `enabled: false` of the
-//! platform is final.
+//! platform is final. Only `max_concurrency` is no contest: each scope counts its own operations, and all
+//! numbers hold at once.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +28,8 @@ pub struct Chain {
 pub struct Effective {
     /// Whether operations are accepted.
     pub enabled: bool,
-    /// How many run at once; none is as many as there are nodes for.
-    pub max_concurrency: Option<u32>,
+    /// How many may be under way at once.
+    pub max_concurrency: Concurrency,
     /// The longest that one may take; none is as long as its steps may.
     pub timeout_seconds: Option<u32>,
     /// Where artifacts may come from; none is wherever the definition allows.
@@ -41,6 +42,21 @@ pub struct Effective {
     pub max_artifact_size_bytes: Option<u64>,
 }
 
+/// How many operations of the type may be under way at once, in each scope: what a scope says counts there, and all
+/// that was said holds. None is as many as there are nodes for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Concurrency {
+    /// Everywhere, as the platform says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global: Option<u32>,
+    /// In the tenant, as it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<u32>,
+    /// In the project, as it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<u32>,
+}
+
 /// Why a key has the value that it has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explained {
@@ -48,8 +64,8 @@ pub struct Explained {
     pub key: Key,
     /// The value; null where nothing bounds.
     pub value: Value,
-    /// Whose word it is: one scope, the platform and a narrower one where both have a part in it, or nobody
-    /// when the value is the default.
+    /// Whose word it is: one scope, the platform and a narrower one where both have a part in it, all that
+    /// limit concurrency, or nobody when the value is the default.
     pub decided_by: Vec<Level>,
     /// What else was said.
     pub lost: Vec<Lost>,
@@ -195,6 +211,17 @@ fn decide<T: Bound>(key: Key, said: [Option<T>; 3], keys: &mut Vec<Explained>) -
     value
 }
 
+/// The numbers of all scopes: each holds where it was said, so nothing of them is lost.
+fn count(said: [Option<u32>; 3], keys: &mut Vec<Explained>) -> Concurrency {
+    let levels = [Level::Global, Level::Tenant, Level::Project].into_iter().zip(said);
+    let decided_by: Vec<Level> = levels.filter_map(|(level, said)| said.map(|_| level)).collect();
+    let [global, tenant, project] = said;
+    let numbers = Concurrency { global, tenant, project };
+    let value = if decided_by.is_empty() { Value::Null } else { json(&numbers) };
+    keys.push(Explained { key: Key::MaxConcurrency, value, decided_by, lost: Vec::new() });
+    numbers
+}
+
 /// What holds for an operation type. Pure, and total: there is always an answer.
 #[must_use]
 pub fn resolve(chain: &Chain) -> Resolved {
@@ -202,7 +229,7 @@ pub fn resolve(chain: &Chain) -> Resolved {
     let mut keys = Vec::with_capacity(Key::ALL.len());
     let found = &mut keys;
     let enabled = decide(Key::Enabled, overlays.map(|one| one.enabled.map(Enabled)), found);
-    let max_concurrency = decide(Key::MaxConcurrency, overlays.map(|one| one.max_concurrency.map(u32::from)), found);
+    let max_concurrency = count(overlays.map(|one| one.max_concurrency.map(u32::from)), found);
     let timeout_seconds = decide(Key::TimeoutSeconds, overlays.map(|one| one.timeout_seconds.map(u32::from)), found);
     let allowed_artifact_sources =
         decide(Key::AllowedArtifactSources, overlays.map(|one| one.allowed_artifact_sources.clone()), found);

@@ -21,7 +21,7 @@ pub struct Overlay {
     /// Whether operations of the type are accepted. `false` of the platform is final.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// How many operations of the type run at once.
+    /// How many operations of the type may be under way at once in this scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<NonZeroU32>,
     /// The longest that an operation of the type may take.

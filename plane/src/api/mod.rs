@@ -1,5 +1,6 @@
 //! REST. One endpoint per file; the folder path is the URL.
 
+mod common;
 pub(crate) mod correlation;
 mod extract;
 mod healthz;
@@ -12,12 +13,14 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use problem::Problem;
 
-use crate::{node, state::State};
+use crate::{identity, node, state::State};
 
 /// Everything that is served on the one port.
 pub(crate) fn router(state: State) -> Router {
-    let (rest, description) = rest();
+    let (rest, mut description) = rest();
+    common::describe(&mut description);
     let rest = rest
+        .route_layer(middleware::from_fn_with_state(state.clone(), identity::authorise))
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .layer(axum::Extension(v1::openapi_json::Description::new(&description)))
@@ -57,9 +60,27 @@ fn rest() -> (Router<State>, utoipa::openapi::OpenApi) {
             v1::projects::allocations::put::put,
             v1::projects::allocations::delete::delete
         ))
+        .routes(routes!(v1::projects::operations::decision::decision))
+        .merge(policies())
         .routes(routes!(v1::nodes::list::list))
         .routes(routes!(v1::nodes::show::show))
         .split_for_parts()
+}
+
+/// The endpoints of overlays: the same for the platform, a tenant and a project.
+fn policies() -> OpenApiRouter<State> {
+    use v1::{
+        admin::operation_policies as global, projects::operation_policies as project,
+        tenants::operation_policies as tenant,
+    };
+    OpenApiRouter::new()
+        .routes(routes!(global::list::list))
+        .routes(routes!(global::show::show, global::put::put, global::delete::delete))
+        .routes(routes!(tenant::list::list))
+        .routes(routes!(tenant::show::show, tenant::put::put, tenant::delete::delete))
+        .routes(routes!(project::list::list))
+        .routes(routes!(project::show::show, project::put::put, project::delete::delete))
+        .routes(routes!(project::explain::explain))
 }
 
 async fn unknown(uri: axum::http::Uri) -> Problem {
@@ -69,3 +90,6 @@ async fn unknown(uri: axum::http::Uri) -> Problem {
 async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Problem {
     Problem::wrong_method(format!("{} does not take {method}; see /api/v1/openapi.json", uri.path()))
 }
+
+#[cfg(test)]
+mod tests;

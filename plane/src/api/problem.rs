@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fettle_model::violation::{Violation, Violations};
-use fettle_store::StoreError;
+use fettle_store::{StoreError, policy};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -19,6 +19,8 @@ pub(crate) struct Problem {
     code: &'static str,
     detail: String,
     violations: Vec<Violation>,
+    /// Seconds until it is worth trying again.
+    retry_after: Option<u64>,
 }
 
 /// An RFC 9457 problem document.
@@ -51,7 +53,7 @@ pub(crate) struct ViolationDocument {
 
 impl Problem {
     const fn new(status: StatusCode, code: &'static str, detail: String) -> Self {
-        Self { status, code, detail, violations: Vec::new() }
+        Self { status, code, detail, violations: Vec::new(), retry_after: None }
     }
 
     /// No token, or none that is valid. Says no more: which it is, is nobody's business.
@@ -64,6 +66,29 @@ impl Problem {
     /// The role does not allow it.
     pub(crate) const fn forbidden(detail: String) -> Self {
         Self::new(StatusCode::FORBIDDEN, "access.denied", detail)
+    }
+
+    /// Policy denies it.
+    pub(crate) fn denied(violations: Vec<Violation>) -> Self {
+        let detail = match violations.as_slice() {
+            [one] => format!("policy denies this: {one}"),
+            many => format!("policy denies this by {} rules", many.len()),
+        };
+        Self { violations, ..Self::new(StatusCode::FORBIDDEN, "policy.denied", detail) }
+    }
+
+    /// A change must say of which state it is one.
+    pub(crate) fn unconditional() -> Self {
+        let detail = "send `If-Match` with the ETag that was read, or `If-None-Match: *` for a new document";
+        Self::new(StatusCode::PRECONDITION_REQUIRED, "policy.unconditional", detail.to_owned())
+    }
+
+    /// The token makes more requests than it may.
+    pub(crate) fn too_many(wait: std::time::Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let detail = format!("this token makes more requests than it may; try again in {seconds} seconds");
+        let retry_after = Some(seconds.max(1));
+        Self { retry_after, ..Self::new(StatusCode::TOO_MANY_REQUESTS, "request.too_many", detail) }
     }
 
     /// It is not there, or the caller may not know of it.
@@ -107,6 +132,18 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "store.unavailable", detail)
     }
 
+    /// An endpoint that nobody said who may call.
+    pub(crate) fn unlisted(method: &axum::http::Method, path: &str) -> Self {
+        tracing::error!(%method, path, "an endpoint has no row in the table of plane/src/identity/table.rs");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "nobody may call this endpoint".to_owned())
+    }
+
+    /// An endpoint that wants something of the path that its row in the table does not name.
+    pub(crate) fn unfit(path: &str) -> Self {
+        tracing::error!(path, "an endpoint and its row in the table of plane/src/identity/table.rs do not fit");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "nobody may call this endpoint".to_owned())
+    }
+
     /// Something is wrong inside. The chain goes to the log, not to the caller.
     fn internal(error: &dyn std::error::Error) -> Self {
         log_chain(error);
@@ -134,6 +171,9 @@ impl From<StoreError> for Problem {
             }
             StoreError::Corrupt { .. } => Self::internal(&error),
             StoreError::NotFound { .. } => Self::not_found("resource.unknown", error.to_string()),
+            StoreError::Conflict { code: policy::CHANGED, message } => {
+                Self::new(StatusCode::PRECONDITION_FAILED, policy::CHANGED, message.clone())
+            }
             StoreError::Conflict { code, message } => Self::new(StatusCode::CONFLICT, code, message.clone()),
         }
     }
@@ -162,6 +202,7 @@ impl From<SubmissionError> for Problem {
             SubmissionError::Invalid(Violations(violations)) => Self::invalid(violations),
             SubmissionError::Store(error) => error.into(),
             SubmissionError::Random(error) => error.into(),
+            SubmissionError::Denied(Violations(violations)) => Self::denied(violations),
             SubmissionError::Plan(_) | SubmissionError::NotCanonical(_) => Self::internal(&error),
         }
     }
@@ -187,8 +228,9 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        let retry_after = self.retry_after.or((self.status == StatusCode::SERVICE_UNAVAILABLE).then_some(1));
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

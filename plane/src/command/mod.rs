@@ -29,7 +29,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs the plane until it is told to stop (SIGTERM, SIGINT).
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Tokens of people and programs.
     #[command(subcommand)]
     Token(token::TokenCommand),

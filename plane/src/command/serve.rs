@@ -1,13 +1,13 @@
 //! fettle-plane serve
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::Args;
 use fettle_telemetry::Telemetry;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::place::Place;
-use crate::{Plane, PlaneConfig};
+use crate::{Plane, PlaneConfig, RateLimit};
 
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write one like `30s`"))
@@ -44,9 +44,23 @@ pub(super) struct Serve {
     /// How often hosts send heartbeats.
     #[arg(long, value_parser = duration, default_value = "10s")]
     heartbeat: Duration,
+    /// A directory of Rego policies (`*.rego`): `deny` of `package fettle.submit` and `package fettle.dispatch`.
+    #[arg(long, env = "FETTLE_PLANE_REGO", value_name = "DIR")]
+    rego: Option<PathBuf>,
+    /// REST requests that each token may make in a second, in the long run; 0 is as many as it likes.
+    #[arg(long, value_name = "NUMBER", default_value_t = 200)]
+    rate: u32,
+    /// REST requests that each token may make at once.
+    #[arg(long, value_name = "NUMBER", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
+    burst: u32,
     /// What the plane says of itself.
     #[command(flatten)]
     telemetry: fettle_telemetry::Options,
+}
+
+/// None when the rate is 0.
+fn rate_limit(per_second: u32, burst: u32) -> Option<RateLimit> {
+    Some(RateLimit { per_second: NonZeroU32::new(per_second)?, burst: NonZeroU32::new(burst)? })
 }
 
 impl Serve {
@@ -66,6 +80,8 @@ impl Serve {
             heartbeat_interval: self.heartbeat,
             metrics_listen: self.telemetry.metrics_listen,
             metrics_allow_remote: self.telemetry.metrics_allow_remote,
+            rego: self.rego,
+            rate_limit: rate_limit(self.rate, self.burst),
             database: place.database,
             ..PlaneConfig::new(place.data)
         })

@@ -1,48 +1,128 @@
-//! Who calls an endpoint.
+//! Who calls an endpoint, and what was found to be theirs before the endpoint ran.
 
-use axum::{
-    extract::FromRequestParts,
-    http::{header::AUTHORIZATION, request::Parts},
-};
+use axum::{extract::FromRequestParts, http::request::Parts};
 use fettle_model::name::Label;
 use fettle_store::{
+    StoreError,
     audit::Refusal,
     context::{Actor, Context},
+    id::TokenId,
+    node::Node,
     project::Project,
-    secret::SecretHash,
-    token::{Access, ProjectRole, Token},
+    token::{Access, Token},
 };
 
-use crate::{
-    api::{Problem, correlation::CorrelationId},
-    identity::secret,
-    state::State,
-};
+use crate::{api::Problem, state::State};
 
 /// The holder of a valid token, in one request.
+#[derive(Clone)]
 pub(crate) struct Caller {
     token: Token,
     correlation_id: String,
     state: State,
 }
 
+/// What the table let through: who, and to what.
+#[derive(Clone)]
+pub(crate) struct Admission {
+    pub(super) caller: Caller,
+    pub(super) reached: Reached,
+}
+
+/// What the path names, found and checked.
+#[derive(Clone)]
+pub(super) enum Reached {
+    Platform,
+    Tenant(Label),
+    Project(Project),
+    Node(Box<Node>),
+}
+
+/// The tenant of the path, and the caller, who administers it.
+pub(crate) struct InTenant {
+    pub(crate) caller: Caller,
+    pub(crate) tenant: Label,
+}
+
+/// The project of the path, and the caller, whose role there is what the table asks for.
+pub(crate) struct InProject {
+    pub(crate) caller: Caller,
+    pub(crate) project: Project,
+}
+
+/// The node of the path, which the caller may see.
+pub(crate) struct OfNode {
+    pub(crate) node: Node,
+}
+
+impl Admission {
+    /// What the middleware left. An endpoint whose row does not fit what it extracts is a mistake in the code,
+    /// and answers nobody.
+    fn of(parts: &Parts) -> Result<Self, Problem> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| Problem::unfit(parts.uri.path()))
+    }
+}
+
 impl FromRequestParts<State> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Problem> {
-        let header = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let secret = header.and_then(secret::bearer).ok_or_else(Problem::unauthenticated)?;
-        let token = state.store.token_by_hash(SecretHash::of(secret)).await?;
-        let token = token.filter(|token| token.is_valid_at(state.clock.now())).ok_or_else(Problem::unauthenticated)?;
-        let correlation_id = parts.extensions.get::<CorrelationId>().map(|id| id.0.clone()).unwrap_or_default();
-        Ok(Self { token, correlation_id, state: state.clone() })
+    async fn from_request_parts(parts: &mut Parts, _state: &State) -> Result<Self, Problem> {
+        Admission::of(parts).map(|admission| admission.caller)
+    }
+}
+
+impl FromRequestParts<State> for InTenant {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &State) -> Result<Self, Problem> {
+        match Admission::of(parts)? {
+            Admission { caller, reached: Reached::Tenant(tenant) } => Ok(Self { caller, tenant }),
+            _ => Err(Problem::unfit(parts.uri.path())),
+        }
+    }
+}
+
+impl FromRequestParts<State> for InProject {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &State) -> Result<Self, Problem> {
+        match Admission::of(parts)? {
+            Admission { caller, reached: Reached::Project(project) } => Ok(Self { caller, project }),
+            _ => Err(Problem::unfit(parts.uri.path())),
+        }
+    }
+}
+
+impl FromRequestParts<State> for OfNode {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &State) -> Result<Self, Problem> {
+        match Admission::of(parts)? {
+            Admission { reached: Reached::Node(node), .. } => Ok(Self { node: *node }),
+            _ => Err(Problem::unfit(parts.uri.path())),
+        }
     }
 }
 
 impl Caller {
+    pub(super) const fn new(token: Token, correlation_id: String, state: State) -> Self {
+        Self { token, correlation_id, state }
+    }
+
+    /// The token's id.
+    pub(super) const fn token_id(&self) -> TokenId {
+        self.token.id
+    }
+
     /// What the caller may reach.
     pub(crate) const fn access(&self) -> &Access {
         &self.token.access
+    }
+
+    /// Whether the caller may know of a node: common ones are seen by everybody, others by those who see
+    /// their project.
+    pub(crate) fn sees(&self, node: &Node) -> bool {
+        node.owner.as_ref().is_none_or(|owner| self.token.access.role_in(owner).is_some())
     }
 
     /// What accompanies a write of the caller.
@@ -51,44 +131,8 @@ impl Caller {
         self.state.context(actor, &self.correlation_id)
     }
 
-    /// The project, when the caller has at least this role there. Without any role there is no such
-    /// project, as far as the caller can tell.
-    pub(crate) async fn project(
-        &self,
-        name: &str,
-        at_least: ProjectRole,
-        action: &'static str,
-    ) -> Result<Project, Problem> {
-        let unknown = || Problem::not_found("project.unknown", format!("there is no project `{name}`"));
-        let label: Label = name.parse().map_err(|_| unknown())?;
-        let project = self.state.store.project(&label).await?.ok_or_else(unknown)?;
-        match self.token.access.role_in(&project) {
-            Some(role) if role >= at_least => Ok(project),
-            Some(_) => {
-                let scope = format!("{}/{}", project.org_id, project.project_id);
-                Err(self.refuse(scope, action, format!("projects/{}", project.project_id)).await)
-            }
-            None => Err(unknown()),
-        }
-    }
-
-    /// Succeeds for a platform administrator.
-    pub(crate) async fn platform_admin(&self, action: &'static str, resource_name: &str) -> Result<(), Problem> {
-        match self.token.access {
-            Access::PlatformAdmin => Ok(()),
-            Access::TenantAdmin { .. } | Access::Project { .. } => {
-                Err(self.refuse("platform".to_owned(), action, resource_name.to_owned()).await)
-            }
-        }
-    }
-
-    /// Writes the refusal down and answers it.
-    async fn refuse(&self, scope: String, action: &'static str, resource_name: String) -> Problem {
-        let refusal = Refusal { scope, action, resource_name, code: "access.denied" };
-        if let Err(error) = self.state.store.record_refusal(refusal, self.context()).await {
-            return Problem::from(error);
-        }
-        let role = self.token.access.role_name();
-        Problem::forbidden(format!("role {role} does not allow {action}; ask for a token with a higher role"))
+    /// Writes down that the caller was refused something.
+    pub(crate) async fn record_refusal(&self, refusal: Refusal) -> Result<(), StoreError> {
+        self.state.store.record_refusal(refusal, self.context()).await
     }
 }

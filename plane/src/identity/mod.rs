@@ -1,6 +1,11 @@
 //! Who somebody is, and what that lets them do.
 
+mod authorise;
 mod caller;
+mod rates;
 pub(crate) mod secret;
+pub(crate) mod table;
 
-pub(crate) use caller::Caller;
+pub(crate) use authorise::authorise;
+pub(crate) use caller::{Caller, InProject, InTenant, OfNode};
+pub(crate) use rates::Rates;

@@ -61,6 +61,8 @@ pub struct Refusal {
     pub resource_name: String,
     /// Stable code of the reason.
     pub code: &'static str,
+    /// What else there is to say of it.
+    pub details: Option<Value>,
 }
 
 /// The audit trail.

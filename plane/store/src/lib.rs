@@ -21,6 +21,7 @@ pub mod node;
 pub mod node_set;
 pub mod operation;
 pub mod page;
+pub mod policy;
 pub mod project;
 pub mod queue;
 pub mod secret;
@@ -38,6 +39,7 @@ pub trait Store:
     + node::NodeStore
     + node_set::NodeSetStore
     + operation::OperationStore
+    + policy::PolicyStore
     + project::ProjectStore
     + task::TaskStore
     + token::TokenStore
@@ -53,6 +55,7 @@ impl<T> Store for T where
         + node::NodeStore
         + node_set::NodeSetStore
         + operation::OperationStore
+        + policy::PolicyStore
         + project::ProjectStore
         + task::TaskStore
         + token::TokenStore

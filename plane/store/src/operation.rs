@@ -50,6 +50,8 @@ pub struct NewOperation {
     pub plan_digest: Digest,
     /// Where it continues in a trace (W3C `traceparent`).
     pub trace_parent: Option<String>,
+    /// What policy decided about it, and by which rules.
+    pub decision: Option<Value>,
 }
 
 /// A task to be created.

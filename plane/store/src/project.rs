@@ -31,4 +31,10 @@ pub trait ProjectStore: Send + Sync {
     /// # Errors
     /// When the store does not answer.
     async fn project(&self, project_id: &Label) -> Result<Option<Project>, StoreError>;
+
+    /// Whether there is an organisation: one that owns a project, or that a token administers.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn has_organisation(&self, org_id: &Label) -> Result<bool, StoreError>;
 }

@@ -93,6 +93,35 @@ async fn roles_allow_what_they_should_and_no_more() {
 }
 
 #[tokio::test]
+async fn a_member_cancels_what_it_asked_for_and_an_administrator_whatever() {
+    let plane = plane().await;
+    plane.with_definition().await;
+    let host = plane.host("node-a", 1).await;
+    let other = plane.token("other", in_project("demo", ProjectRole::Member)).await;
+    let viewer = plane.token("viewer", in_project("demo", ProjectRole::Viewer)).await;
+    let admin = plane.token("project-admin", in_project("demo", ProjectRole::Admin)).await;
+    let (own, others) = (plane.submitted(&host.name).await, plane.submitted(&host.name).await);
+    for (token, path, status) in [
+        (&viewer, &own, StatusCode::FORBIDDEN),
+        (&other, &own, StatusCode::FORBIDDEN),
+        (&plane.member, &own, StatusCode::OK),
+        (&admin, &others, StatusCode::OK),
+    ] {
+        let (answered, body) = plane.call(token, Method::POST, &format!("{path}/cancel"), None).await;
+        assert_eq!(answered, status, "{body}");
+    }
+    let (status, problem) = plane.call(&other, Method::POST, &format!("{}x/cancel", &own[..own.len() - 1]), None).await;
+    assert_eq!((status, &problem["code"]), (StatusCode::NOT_FOUND, &json!("operation.unknown")));
+    let trail = plane.administration().await.audit(None).await.unwrap();
+    let refused: Vec<_> = trail.iter().filter(|row| row.result == "access.denied").collect();
+    assert_eq!(refused.len(), 2);
+    let name = own.trim_start_matches("/api/v1/");
+    assert!(
+        refused.iter().all(|row| row.action == "operation.cancel" && row.resource_name == format!("{name}/cancel"))
+    );
+}
+
+#[tokio::test]
 async fn no_secret_is_kept() {
     let plane = plane().await;
     let join = plane.join_token(1).await;

@@ -49,7 +49,11 @@ async fn every_endpoint_is_described_and_every_description_is_served() {
             .replace("{project}", "demo")
             .replace("{operation_id}", "x")
             .replace("{id}", "x")
-            .replace("{node}", "x");
+            .replace("{node}", "x")
+            .replace("{tenant}", "x")
+            .replace("{operation_type}", "x")
+            .replace("{group}", "x")
+            .replace("{allocation}", "x");
         let status = plane.call("no token", method.clone(), &url, None).await.0;
         let open = ["/healthz", "/readyz", "/api/v1/openapi.json"].contains(&path.as_str());
         let expected = if open { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
@@ -78,4 +82,18 @@ async fn references_in_the_description_resolve() {
         }
     }
     assert!(references > 10);
+}
+
+#[tokio::test]
+async fn what_every_endpoint_may_answer_is_described_of_every_endpoint() {
+    let plane = plane().await;
+    let document =
+        plane.http.get(plane.url("/api/v1/openapi.json")).send().await.unwrap().json::<Value>().await.unwrap();
+    for (path, method) in described(&document) {
+        let responses = &document["paths"][&path][method.as_str().to_lowercase()]["responses"];
+        let open = ["/healthz", "/readyz", "/api/v1/openapi.json"].contains(&path.as_str());
+        for status in ["401", "429"] {
+            assert_eq!(responses.get(status).is_none(), open, "{method} {path} {status}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::support::{
     in_project, plane, pointers, request,
     shelf::noop,
 };
-use fettle_plane::administration::ProjectRole;
+use fettle_plane::administration::{Access, ProjectRole};
 
 const OPERATIONS: &str = "/api/v1/projects/demo/operations";
 
@@ -19,6 +19,10 @@ fn aimed(selector: &Value) -> Value {
     let mut body = request("nobody");
     body["target_selector"] = selector.clone();
     body
+}
+
+async fn tenant(plane: &TestPlane) -> String {
+    plane.token("tenant", Access::TenantAdmin { org_id: "default".parse().unwrap() }).await
 }
 
 async fn three(plane: &TestPlane) -> Vec<FakeHost> {
@@ -39,10 +43,11 @@ async fn an_expression_a_group_and_an_allocation_stand_for_nodes() {
     let plane = plane().await;
     let hosts = three(&plane).await;
     let admin = plane.token("boss", in_project("demo", ProjectRole::Admin)).await;
-    for (url, node) in [("node-groups/canary", "node-b"), ("allocations/a-7", "node-c")] {
+    let tenant = tenant(&plane).await;
+    for (url, node, giver) in [("node-groups/canary", "node-b", &admin), ("allocations/a-7", "node-c", &tenant)] {
         let path = format!("/api/v1/projects/demo/{url}");
         let body = json!({ "nodes": [node, "node-a"] });
-        let (status, shown) = plane.call(&admin, Method::PUT, &path, Some(body)).await;
+        let (status, shown) = plane.call(giver, Method::PUT, &path, Some(body)).await;
         assert_eq!(status, StatusCode::OK, "{shown}");
         assert_eq!(plane.get(&path).await["nodes"].as_array().unwrap().len(), 2);
     }
@@ -71,7 +76,8 @@ async fn an_expression_a_group_and_an_allocation_stand_for_nodes() {
     for method in [Method::GET, Method::DELETE] {
         assert_eq!(plane.call(&admin, method, path, None).await.0, StatusCode::NOT_FOUND);
     }
-    assert_eq!(plane.call(&admin, Method::DELETE, "/api/v1/projects/demo/allocations/a-7", None).await.0.as_u16(), 204);
+    let path = "/api/v1/projects/demo/allocations/a-7";
+    assert_eq!(plane.call(&tenant, Method::DELETE, path, None).await.0, StatusCode::NO_CONTENT);
 }
 
 #[tokio::test]
@@ -109,6 +115,21 @@ async fn a_group_holds_nodes_of_its_own_project_only() {
     assert_eq!(put(&plane.member, json!(["node-a"])).await.0, StatusCode::FORBIDDEN);
     let stranger = plane.token("stranger", in_project("other", ProjectRole::Admin)).await;
     assert_eq!(put(&stranger, json!(["node-a"])).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn an_allocation_is_given_to_a_project_and_not_taken_by_it() {
+    let plane = plane().await;
+    three(&plane).await;
+    let admin = plane.token("boss", in_project("demo", ProjectRole::Admin)).await;
+    let path = "/api/v1/projects/demo/allocations/a-7";
+    let body = Some(json!({ "nodes": ["node-a"] }));
+    for token in [&admin, &plane.member] {
+        assert_eq!(plane.call(token, Method::PUT, path, body.clone()).await.0, StatusCode::FORBIDDEN);
+        assert_eq!(plane.call(token, Method::DELETE, path, None).await.0, StatusCode::FORBIDDEN);
+    }
+    assert_eq!(plane.call(&tenant(&plane).await, Method::PUT, path, body).await.0, StatusCode::OK);
+    assert_eq!(plane.call(&admin, Method::GET, path, None).await.0, StatusCode::OK);
 }
 
 /// The lease that comes first, and the number of its host.
@@ -158,7 +179,9 @@ async fn a_retry_runs_what_did_not_succeed_and_numbers_its_attempts() {
     let mut pull = host.pull(&[], 1).await;
     let path = plane.submitted("node-a").await;
     let retry = format!("{path}/retry");
-    let (status, problem) = plane.call(&plane.member, Method::POST, &retry, None).await;
+    let admin = plane.token("boss", in_project("demo", ProjectRole::Admin)).await;
+    assert_eq!(plane.call(&plane.member, Method::POST, &retry, None).await.0, StatusCode::FORBIDDEN);
+    let (status, problem) = plane.call(&admin, Method::POST, &retry, None).await;
     assert_eq!((status, &problem["code"]), (StatusCode::CONFLICT, &json!("operation.not_over")));
     let lease = pull.lease().await;
     host.ack(&lease).await.unwrap();
@@ -169,13 +192,13 @@ async fn a_retry_runs_what_did_not_succeed_and_numbers_its_attempts() {
     let failure = json!({ "class": "unknown", "code": "node.crashed", "message": "nobody knows" });
     host.fail(&lease, failure, "second").await.unwrap();
 
-    let (status, problem) = plane.call(&plane.member, Method::POST, &retry, None).await;
+    let (status, problem) = plane.call(&admin, Method::POST, &retry, None).await;
     assert_eq!((status, &problem["code"]), (StatusCode::CONFLICT, &json!("operation.outcome_unknown")));
     let accept = json!({ "accept_unknown": true, "nodes": ["node-z"] });
-    let (status, problem) = plane.call(&plane.member, Method::POST, &retry, Some(accept)).await;
+    let (status, problem) = plane.call(&admin, Method::POST, &retry, Some(accept)).await;
     assert_eq!((status, pointers(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, vec!["/nodes/0"]));
     let accept = json!({ "accept_unknown": true, "nodes": ["node-a"] });
-    let (status, shown) = plane.call(&plane.member, Method::POST, &retry, Some(accept)).await;
+    let (status, shown) = plane.call(&admin, Method::POST, &retry, Some(accept)).await;
     assert_eq!((status, &shown["status"], &shown["run"]), (StatusCode::OK, &json!("queued"), &json!(2)), "{shown}");
     assert!(shown.get("failure").is_none());
 

@@ -19,6 +19,8 @@ mod events;
 mod leases;
 #[path = "../it/nodes.rs"]
 mod nodes;
+#[path = "../it/policies.rs"]
+mod policies;
 mod program;
 mod several;
 #[path = "../it/submission.rs"]
@@ -27,3 +29,5 @@ mod submission;
 mod support;
 #[path = "../it/targets.rs"]
 mod targets;
+#[path = "../it/tenancy.rs"]
+mod tenancy;

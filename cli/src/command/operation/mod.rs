@@ -4,7 +4,7 @@ mod cancel;
 mod list;
 mod logs;
 mod plan;
-mod request;
+pub(super) mod request;
 mod retry;
 mod show;
 mod submit;

@@ -14,7 +14,7 @@ use crate::{
 
 /// Which operation, with which inputs, on which node.
 #[derive(Debug, Args)]
-pub(super) struct Request {
+pub(in crate::command) struct Request {
     /// The operation, as `type@version`.
     #[arg(value_name = "TYPE@VERSION")]
     operation: OperationName,
@@ -114,7 +114,7 @@ impl FromStr for Input {
 
 impl Request {
     /// The request for the plane.
-    pub(super) fn read(
+    pub(in crate::command) fn read(
         &self,
         session: &Session,
         idempotency_key: Option<String>,

@@ -32,6 +32,19 @@ pub(crate) fn record(unit: &mut Unit, context: &Context, scope: &str, action: &'
     unit.journal.audit(mutation(context, scope, action, resource_name));
 }
 
+/// The same with what else there is to say of the mutation.
+pub(crate) fn record_with(
+    unit: &mut Unit,
+    context: &Context,
+    scope: &str,
+    action: &'static str,
+    resource_name: &str,
+    details: serde_json::Value,
+) {
+    let row = mutation(context, scope, action, resource_name);
+    unit.journal.audit(AuditRecord { details: Some(details), ..row });
+}
+
 /// Adds the row of a denied call, unless it is there: a report may come twice.
 pub(crate) fn record_denied(
     unit: &mut Unit,

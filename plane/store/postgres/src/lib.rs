@@ -15,6 +15,7 @@ mod log;
 mod node;
 mod node_set;
 mod operation;
+mod policy;
 mod project;
 mod reader;
 mod task;

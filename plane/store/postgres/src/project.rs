@@ -60,4 +60,11 @@ impl ProjectStore for PostgresStore {
             .map(|(org_id,)| Ok(Project { project_id: project_id.clone(), org_id: row::parse("project", &org_id)? }))
             .transpose()
     }
+
+    async fn has_organisation(&self, org_id: &Label) -> Result<bool, StoreError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM projects WHERE org_id = $1)
+                       OR EXISTS (SELECT 1 FROM tokens WHERE org_id = $1)";
+        let found = self.reader.one("has_organisation", sql, |query: Asking<(bool,)>| query.bind(org_id.to_string()));
+        Ok(found.await?.is_some_and(|(found,)| found))
+    }
 }

@@ -92,7 +92,7 @@ pub fn mutation(context: &Context, scope: &str, action: &str, resource_name: &st
 #[must_use]
 pub fn refused(context: &Context, refusal: &Refusal) -> AuditRecord {
     let row = mutation(context, &refusal.scope, refusal.action, &refusal.resource_name);
-    AuditRecord { result: refusal.code.to_owned(), ..row }
+    AuditRecord { result: refusal.code.to_owned(), details: refusal.details.clone(), ..row }
 }
 
 /// The record of a call that was denied to a step.

@@ -11,6 +11,7 @@ pub mod log;
 pub mod node;
 pub mod node_set;
 pub mod operation;
+pub mod policy;
 pub mod project;
 pub mod report;
 pub mod retry;

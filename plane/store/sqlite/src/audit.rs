@@ -36,6 +36,19 @@ pub(crate) async fn record(
     insert(unit, mutation(context, scope, action, resource_name)).await
 }
 
+/// The same with what else there is to say of the mutation.
+pub(crate) async fn record_with(
+    unit: &mut Unit,
+    context: &Context,
+    scope: &str,
+    action: &'static str,
+    resource_name: &str,
+    details: serde_json::Value,
+) -> Result<(), StoreError> {
+    let row = mutation(context, scope, action, resource_name);
+    insert(unit, AuditRecord { details: Some(details), ..row }).await
+}
+
 /// Writes the row of a denied call, unless it is there: a report may come twice.
 pub(crate) async fn record_denied(
     unit: &mut Unit,
@@ -73,9 +86,10 @@ pub(crate) async fn record_denied(
 
 async fn insert(unit: &mut Unit, row: AuditRecord) -> Result<(), StoreError> {
     let link = next_link(unit, &row).await?;
+    let details = row.details.as_ref().map(|details| row::text("audit row", details)).transpose()?;
     sqlx::query(
-        "INSERT INTO audit_logs (at, actor, scope, action, resource_name, result, correlation_id, link)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "INSERT INTO audit_logs (at, actor, scope, action, resource_name, result, correlation_id, link, details)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     )
     .bind(row.at.as_millisecond())
     .bind(&row.actor)
@@ -85,6 +99,7 @@ async fn insert(unit: &mut Unit, row: AuditRecord) -> Result<(), StoreError> {
     .bind(&row.result)
     .bind(&row.correlation_id)
     .bind(link)
+    .bind(details)
     .execute(&mut unit.connection)
     .await
     .map_err(unavailable("audit"))?;

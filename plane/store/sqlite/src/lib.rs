@@ -12,6 +12,7 @@ mod log;
 mod node;
 mod node_set;
 mod operation;
+mod policy;
 mod project;
 mod task;
 mod token;

@@ -53,4 +53,14 @@ impl ProjectStore for SqliteStore {
             .map(|(org_id,)| Ok(Project { project_id: project_id.clone(), org_id: row::parse("project", &org_id)? }))
             .transpose()
     }
+
+    async fn has_organisation(&self, org_id: &Label) -> Result<bool, StoreError> {
+        sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM projects WHERE org_id = $1) OR EXISTS (SELECT 1 FROM tokens WHERE org_id = $1)",
+        )
+        .bind(org_id.as_str())
+        .fetch_one(&self.readers)
+        .await
+        .map_err(unavailable("has_organisation"))
+    }
 }

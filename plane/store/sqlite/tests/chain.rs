@@ -27,6 +27,7 @@ async fn written(file: &Path) {
                 action: "token.create",
                 resource_name: format!("tokens/{round}{number}"),
                 code: "forbidden",
+                details: None,
             };
             store.record_refusal(refusal, fixture::when(number)).await.unwrap();
         }

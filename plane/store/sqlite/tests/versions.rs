@@ -14,7 +14,7 @@ use fettle_store::{
     laws::fixture::{self, all, at, report, step, succeeded, when},
     log::LogStore as _,
     node::NodeStore as _,
-    operation::{OperationStore as _, Terms, TriggerSource},
+    operation::{NewOperation, OperationStore as _, Terms, TriggerSource},
     task::{LeaseKey, TaskStore as _, Verdict},
 };
 use fettle_store_sqlite::SqliteStore;
@@ -99,6 +99,11 @@ async fn fill(connection: &mut SqliteConnection, version: i64) {
             sqlx::query(later).bind(node.id.to_string()).execute(&mut *connection).await.unwrap();
         }
     }
+    fill_steps(connection, &new).await;
+}
+
+/// The first has succeeded, the second waits.
+async fn fill_steps(connection: &mut SqliteConnection, new: &NewOperation) {
     for (index, (name, status, outcome)) in [
         ("first", "succeeded", Some(json!({"outcome": "succeeded", "output": {"path": "x"}, "changed": true}))),
         ("second", "pending", None),

@@ -160,6 +160,7 @@ pub fn new_operation(number: u128, node: &Node, key: Option<&str>) -> NewOperati
         plan_digest: plan.digest().unwrap(),
         plan: Arc::new(plan),
         trace_parent: Some(TRACE_PARENT.to_owned()),
+        decision: None,
     }
 }
 

@@ -10,6 +10,7 @@ pub mod leases;
 pub mod node_sets;
 pub mod nodes;
 pub mod operations;
+pub mod policies;
 pub mod reports;
 pub mod retries;
 pub mod tokens;
@@ -56,6 +57,9 @@ macro_rules! laws {
                 the_story_is_told_in_order, logs_are_paged_by_step, long_lines_are_cut, lines_of_any_bytes_are_stored, mutations_are_audited;
             denials: a_denied_call_is_audited_once, a_denied_call_is_never_lost_to_wrong_counting,
                 a_denied_call_of_an_unknown_step_is_refused_alone, a_denied_call_is_small_whatever_a_node_says;
+            policies: an_overlay_is_changed_only_as_it_was_read, of_two_changes_at_once_one_is_refused,
+                scopes_do_not_see_each_other, a_chain_is_of_one_project_and_one_type, a_deleted_overlay_says_nothing,
+                changes_of_overlays_are_audited, overlays_are_paged, a_decision_is_kept_with_its_operation;
         );
     };
     (@each $open:path; $($module:ident: $($law:ident),+;)+) => {

@@ -1,3 +1,4 @@
 //! /api/v1/admin
 
 pub(crate) mod operation_definitions;
+pub(crate) mod operation_policies;

@@ -4,7 +4,7 @@ use axum::{Json, extract::State as Extracted};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::view::{NodeView, is_visible};
+use super::view::NodeView;
 use crate::{api::Problem, identity::Caller, state::State};
 
 /// Nodes.
@@ -19,6 +19,6 @@ pub(crate) struct Nodes {
     responses((status = 200, description = "the nodes", body = Nodes)))]
 pub(crate) async fn list(Extracted(state): Extracted<State>, caller: Caller) -> Result<Json<Nodes>, Problem> {
     let nodes = state.store.nodes().await?;
-    let visible = nodes.into_iter().filter(|node| is_visible(node, caller.access()));
+    let visible = nodes.into_iter().filter(|node| caller.sees(node));
     Ok(Json(Nodes { items: visible.map(|node| NodeView::new(node, &state)).collect() }))
 }

@@ -1,8 +1,8 @@
-//! A node as it is shown, and who may see it.
+//! A node as it is shown.
 
 use std::collections::BTreeMap;
 
-use fettle_store::{node::Node, token::Access};
+use fettle_store::node::Node;
 use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -58,9 +58,4 @@ impl NodeView {
 
 fn is_online(node: &Node, heard_since: Timestamp) -> bool {
     node.last_heartbeat_at.is_some_and(|last| last >= heard_since)
-}
-
-/// Common nodes are seen by everybody, others by those who see their project.
-pub(super) fn is_visible(node: &Node, access: &Access) -> bool {
-    node.owner.as_ref().is_none_or(|owner| access.role_in(owner).is_some())
 }

@@ -3,4 +3,5 @@
 pub(crate) mod allocations;
 pub(crate) mod node_groups;
 mod node_set;
+pub(crate) mod operation_policies;
 pub(crate) mod operations;

@@ -21,7 +21,7 @@ use super::operations;
 use crate::{
     audit,
     journal::clean,
-    row,
+    policy, row,
     unit::{Asking, Unit},
 };
 
@@ -68,6 +68,7 @@ pub(crate) async fn create(unit: &mut Unit, new: &NewOperation, context: &Contex
             }
         };
     }
+    policy::record_decision(unit, new).await?;
     let subject = Subject::of(new, context);
     unit.journal.event(&subject.operation_id, EventKind::Requested, context.at, &subject.payload())?;
     audit::record(unit, context, &subject.scope(), "operation.create", &subject.resource_name());

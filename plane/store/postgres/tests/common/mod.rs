@@ -76,6 +76,7 @@ pub(crate) fn refusal(resource_name: &str) -> Refusal {
         action: "token.create",
         resource_name: resource_name.to_owned(),
         code: "forbidden",
+        details: None,
     }
 }
 

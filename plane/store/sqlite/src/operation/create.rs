@@ -27,7 +27,7 @@ use crate::{
     error::unavailable,
     event,
     operation::{read, subject::Subject},
-    row,
+    policy, row,
     writer::Unit,
 };
 
@@ -40,6 +40,7 @@ pub(crate) async fn create(unit: &mut Unit, new: &NewOperation, context: &Contex
     }
     insist_on_usable(unit, &new.plan.graph.operation_type, &new.plan.graph.version).await?;
     insert_parts(unit, new).await?;
+    policy::record_decision(unit, new).await?;
     let subject = Subject::of(new, context);
     event::append(unit, &subject.operation_id, EventKind::Requested, context.at, &subject.payload()).await?;
     audit::record(unit, context, &subject.scope(), "operation.create", &subject.resource_name()).await?;

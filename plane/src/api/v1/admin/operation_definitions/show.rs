@@ -8,7 +8,6 @@ use axum::{
 use super::{find::find, view::DefinitionView};
 use crate::{
     api::{Problem, problem::ProblemDocument},
-    identity::Caller,
     state::State,
 };
 
@@ -21,7 +20,6 @@ use crate::{
     ))]
 pub(crate) async fn show(
     Extracted(state): Extracted<State>,
-    _caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<DefinitionView>, Problem> {
     Ok(Json(DefinitionView::whole(&find(&state, &name).await?)))

@@ -4,11 +4,11 @@ use axum::{
     extract::{Path, State as Extracted},
     http::StatusCode,
 };
-use fettle_store::{node_set::NodeSetKind, token::ProjectRole};
+use fettle_store::node_set::NodeSetKind;
 
 use crate::{
     api::{Problem, problem::ProblemDocument, v1::projects::node_set},
-    identity::Caller,
+    identity::InProject,
     state::State,
 };
 
@@ -24,10 +24,9 @@ use crate::{
     ))]
 pub(crate) async fn delete(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path((project, name)): Path<(String, String)>,
+    InProject { caller, project }: InProject,
+    Path((_owner, name)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let project = caller.project(&project, ProjectRole::Admin, "allocation.delete").await?;
     node_set::delete(&state, &caller, &project, NodeSetKind::Allocation, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,10 +1,7 @@
 //! GET /api/v1/projects/{project}/allocations
 
-use axum::{
-    Json,
-    extract::{Path, State as Extracted},
-};
-use fettle_store::{node_set::NodeSetKind, token::ProjectRole};
+use axum::{Json, extract::State as Extracted};
+use fettle_store::node_set::NodeSetKind;
 
 use crate::{
     api::{
@@ -12,7 +9,7 @@ use crate::{
         problem::ProblemDocument,
         v1::projects::node_set::{self, NodeSets},
     },
-    identity::Caller,
+    identity::InProject,
     state::State,
 };
 
@@ -25,9 +22,7 @@ use crate::{
     ))]
 pub(crate) async fn list(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path(project): Path<String>,
+    InProject { project, .. }: InProject,
 ) -> Result<Json<NodeSets>, Problem> {
-    let project = caller.project(&project, ProjectRole::Viewer, "allocation.list").await?;
     Ok(Json(node_set::list(&state, &project, NodeSetKind::Allocation).await?))
 }

@@ -4,7 +4,7 @@ use axum::{
     Json,
     extract::{Path, State as Extracted},
 };
-use fettle_store::{node_set::NodeSetKind, token::ProjectRole};
+use fettle_store::node_set::NodeSetKind;
 
 use crate::{
     api::{
@@ -13,7 +13,7 @@ use crate::{
         problem::ProblemDocument,
         v1::projects::node_set::{self, NodeSetRequest, NodeSetView},
     },
-    identity::Caller,
+    identity::InProject,
     state::State,
 };
 
@@ -31,10 +31,9 @@ use crate::{
     ))]
 pub(crate) async fn put(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path((project, name)): Path<(String, String)>,
+    InProject { caller, project }: InProject,
+    Path((_owner, name)): Path<(String, String)>,
     Body(request): Body<NodeSetRequest>,
 ) -> Result<Json<NodeSetView>, Problem> {
-    let project = caller.project(&project, ProjectRole::Admin, "allocation.put").await?;
     Ok(Json(node_set::put(&state, &caller, project, NodeSetKind::Allocation, &name, request).await?))
 }

@@ -4,7 +4,7 @@ use axum::{
     Json,
     extract::{Path, State as Extracted},
 };
-use fettle_store::{node_set::NodeSetKind, token::ProjectRole};
+use fettle_store::node_set::NodeSetKind;
 
 use crate::{
     api::{
@@ -12,7 +12,7 @@ use crate::{
         problem::ProblemDocument,
         v1::projects::node_set::{self, NodeSetView},
     },
-    identity::Caller,
+    identity::InProject,
     state::State,
 };
 
@@ -28,9 +28,8 @@ use crate::{
     ))]
 pub(crate) async fn show(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path((project, name)): Path<(String, String)>,
+    InProject { project, .. }: InProject,
+    Path((_owner, name)): Path<(String, String)>,
 ) -> Result<Json<NodeSetView>, Problem> {
-    let project = caller.project(&project, ProjectRole::Viewer, "allocation.show").await?;
     Ok(Json(node_set::show(&state, &project, NodeSetKind::Allocation, &name).await?))
 }

@@ -4,12 +4,11 @@ use axum::{
     Json,
     extract::{Path, State as Extracted},
 };
-use fettle_store::token::ProjectRole;
 
 use super::{find, view::OperationView, whole};
 use crate::{
     api::{Problem, problem::ProblemDocument},
-    identity::Caller,
+    identity::InProject,
     state::State,
 };
 
@@ -26,10 +25,9 @@ use crate::{
     ))]
 pub(crate) async fn cancel(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path((project, id)): Path<(String, String)>,
+    InProject { caller, project }: InProject,
+    Path((_owner, id)): Path<(String, String)>,
 ) -> Result<Json<OperationView>, Problem> {
-    let project = caller.project(&project, ProjectRole::Member, "operation.cancel").await?;
     let operation = find(&state, &project, &id).await?;
     let canceled = state.store.cancel_operation(&project.project_id, operation.id, caller.context()).await?;
     Ok(Json(whole(&state, canceled).await?))

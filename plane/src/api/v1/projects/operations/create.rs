@@ -2,15 +2,15 @@
 
 use axum::{
     Json,
-    extract::{Path, State as Extracted},
+    extract::State as Extracted,
     http::{HeaderMap, StatusCode},
 };
-use fettle_store::{operation::Created, token::ProjectRole};
+use fettle_store::operation::Created;
 
 use super::{request::NewOperationRequest, view::OperationView};
 use crate::{
     api::{Problem, extract::Body, problem::ProblemDocument},
-    identity::Caller,
+    identity::InProject,
     state::State,
     submission,
 };
@@ -31,12 +31,10 @@ use crate::{
     ))]
 pub(crate) async fn create(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path(project): Path<String>,
+    InProject { caller, project }: InProject,
     headers: HeaderMap,
     Body(body): Body<NewOperationRequest>,
 ) -> Result<(StatusCode, Json<OperationView>), Problem> {
-    let project = caller.project(&project, ProjectRole::Member, "operation.create").await?;
     let (submission, correlation_id) = body.read(&headers)?;
     let mut context = caller.context();
     context.correlation_id = correlation_id.unwrap_or(context.correlation_id);

@@ -6,7 +6,7 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse, Response, sse},
 };
-use fettle_store::{StoreError, event::Event, page::Page, token::ProjectRole};
+use fettle_store::{StoreError, event::Event, page::Page};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{find, follow};
 use crate::{
     api::{Problem, extract::Query, problem::ProblemDocument, v1::page},
-    identity::Caller,
+    identity::InProject,
     state::State,
 };
 
@@ -81,12 +81,11 @@ impl From<Event> for EventView {
     ))]
 pub(crate) async fn events(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path((project, id)): Path<(String, String)>,
+    InProject { project, .. }: InProject,
+    Path((_owner, id)): Path<(String, String)>,
     headers: HeaderMap,
     Query(filter): Query<Filter>,
 ) -> Result<Response, Problem> {
-    let project = caller.project(&project, ProjectRole::Viewer, "operation.events").await?;
     let operation = find(&state, &project, &id).await?;
     if filter.follow {
         let after = follow::start(&headers, filter.cursor.as_deref())?;

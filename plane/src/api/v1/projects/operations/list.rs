@@ -1,18 +1,15 @@
 //! GET /api/v1/projects/{project}/operations
 
-use axum::{
-    Json,
-    extract::{Path, State as Extracted},
-};
+use axum::{Json, extract::State as Extracted};
 use fettle_model::operation::OperationStatus;
-use fettle_store::{page::Page, token::ProjectRole};
+use fettle_store::page::Page;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::view::OperationView;
 use crate::{
     api::{Problem, extract::Query, problem::ProblemDocument, v1::page},
-    identity::Caller,
+    identity::InProject,
     state::State,
 };
 
@@ -49,11 +46,9 @@ pub(crate) struct Operations {
     ))]
 pub(crate) async fn list(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path(project): Path<String>,
+    InProject { project, .. }: InProject,
     Query(filter): Query<Filter>,
 ) -> Result<Json<Operations>, Problem> {
-    let project = caller.project(&project, ProjectRole::Viewer, "operation.list").await?;
     let size = page::size(filter.page_size)?;
     let page = Page { after: page::cursor(filter.cursor.as_deref())?, size };
     let operations = state.store.operations(&project.project_id, filter.status, page).await?;

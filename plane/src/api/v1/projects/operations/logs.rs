@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response, sse::Event},
 };
 use fettle_model::{name::StepId, violation::Violation};
-use fettle_store::{StoreError, id::NodeId, log::LogRecord, page::Page, token::ProjectRole};
+use fettle_store::{StoreError, id::NodeId, log::LogRecord, page::Page};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{find, follow};
 use crate::{
     api::{Problem, extract::Query, problem::ProblemDocument, v1::page},
-    identity::Caller,
+    identity::InProject,
     state::State,
 };
 
@@ -95,12 +95,11 @@ impl From<LogRecord> for LogView {
     ))]
 pub(crate) async fn logs(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path((project, id)): Path<(String, String)>,
+    InProject { project, .. }: InProject,
+    Path((_owner, id)): Path<(String, String)>,
     headers: HeaderMap,
     Query(filter): Query<Filter>,
 ) -> Result<Response, Problem> {
-    let project = caller.project(&project, ProjectRole::Viewer, "operation.logs").await?;
     let operation = find(&state, &project, &id).await?;
     let step = filter.step_id.as_deref().map(str::parse::<StepId>).transpose();
     let step = step.map_err(|error| Problem::invalid(vec![Violation::new("step_id", error.to_string())]))?;

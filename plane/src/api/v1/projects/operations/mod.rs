@@ -2,12 +2,13 @@
 
 pub(crate) mod cancel;
 pub(crate) mod create;
+pub(crate) mod decision;
 pub(crate) mod events;
 mod follow;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod plan;
-mod request;
+pub(super) mod request;
 pub(crate) mod retry;
 pub(crate) mod show;
 mod view;

@@ -1,11 +1,6 @@
 //! POST /api/v1/projects/{project}/operations/plan
 
-use axum::{
-    Json,
-    extract::{Path, State as Extracted},
-    http::HeaderMap,
-};
-use fettle_store::token::ProjectRole;
+use axum::{Json, extract::State as Extracted, http::HeaderMap};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -14,7 +9,7 @@ use super::request::NewOperationRequest;
 use crate::{
     api::{Problem, extract::Body, problem::ProblemDocument},
     explanation,
-    identity::Caller,
+    identity::InProject,
     state::State,
     submission,
 };
@@ -60,12 +55,10 @@ pub(crate) struct PlannedNode {
     ))]
 pub(crate) async fn plan(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path(project): Path<String>,
+    InProject { project, .. }: InProject,
     headers: HeaderMap,
     Body(body): Body<NewOperationRequest>,
 ) -> Result<Json<PlanView>, Problem> {
-    let project = caller.project(&project, ProjectRole::Viewer, "operation.plan").await?;
     let (submission, _) = body.read(&headers)?;
     let planned = submission::plan(&state, &project, &submission).await?;
     let (access, access_problem) = match explanation::explain(&*state.artifacts, &planned.plan).await {

@@ -91,7 +91,7 @@ fn empty() -> Value {
 
 impl NewOperationRequest {
     /// The submission, and the correlation id if the body names one.
-    pub(super) fn read(self, headers: &HeaderMap) -> Result<(Submission, Option<String>), Problem> {
+    pub(crate) fn read(self, headers: &HeaderMap) -> Result<(Submission, Option<String>), Problem> {
         let mut found = Vec::new();
         let header = headers.get("idempotency-key").map(|value| value.to_str().unwrap_or_default().to_owned());
         let idempotency_key = match (self.idempotency_key, header) {

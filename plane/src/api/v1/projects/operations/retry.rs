@@ -4,14 +4,13 @@ use axum::{
     Json,
     extract::{Path, State as Extracted},
 };
-use fettle_store::token::ProjectRole;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{find, view::OperationView, whole};
 use crate::{
     api::{Problem, extract::OptionalBody, problem::ProblemDocument},
-    identity::Caller,
+    identity::InProject,
     retry::{self, Retry},
     state::State,
 };
@@ -44,11 +43,10 @@ pub(crate) struct RetryRequest {
     ))]
 pub(crate) async fn retry(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path((project, id)): Path<(String, String)>,
+    InProject { caller, project }: InProject,
+    Path((_owner, id)): Path<(String, String)>,
     OptionalBody(body): OptionalBody<RetryRequest>,
 ) -> Result<Json<OperationView>, Problem> {
-    let project = caller.project(&project, ProjectRole::Member, "operation.retry").await?;
     let operation = find(&state, &project, &id).await?;
     let RetryRequest { nodes, accept_unknown, timeout_seconds } = body;
     let wanted = Retry { nodes, accept_unknown, timeout_seconds };

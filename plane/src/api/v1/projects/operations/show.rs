@@ -4,12 +4,11 @@ use axum::{
     Json,
     extract::{Path, State as Extracted},
 };
-use fettle_store::token::ProjectRole;
 
 use super::{find, view::OperationView, whole};
 use crate::{
     api::{Problem, problem::ProblemDocument},
-    identity::Caller,
+    identity::InProject,
     state::State,
 };
 
@@ -25,10 +24,9 @@ use crate::{
     ))]
 pub(crate) async fn show(
     Extracted(state): Extracted<State>,
-    caller: Caller,
-    Path((project, id)): Path<(String, String)>,
+    InProject { project, .. }: InProject,
+    Path((_owner, id)): Path<(String, String)>,
 ) -> Result<Json<OperationView>, Problem> {
-    let project = caller.project(&project, ProjectRole::Viewer, "operation.show").await?;
     let operation = find(&state, &project, &id).await?;
     Ok(Json(whole(&state, operation).await?))
 }

@@ -1,0 +1,46 @@
+//! PUT /api/v1/admin/operation-policies/{operation_type}
+
+use axum::{
+    extract::{Path, State as Extracted},
+    http::HeaderMap,
+    response::Response,
+};
+use fettle_model::overlay::Overlay;
+use fettle_store::policy::PolicyScope;
+
+use crate::{
+    api::{
+        Problem,
+        extract::Body,
+        problem::ProblemDocument,
+        v1::policies::{self, OverlayDocument, PolicyView},
+    },
+    identity::Caller,
+    state::State,
+};
+
+/// Writes what the platform says of an operation type. It replaces what was said before.
+#[utoipa::path(put, path = "/api/v1/admin/operation-policies/{operation_type}", tag = "operation policies",
+    params(
+        ("operation_type" = String, Path, description = "operation type, without version"),
+        ("If-Match" = Option<String>, Header, description = "the ETag that was read, or `*`"),
+        ("If-None-Match" = Option<String>, Header, description = "`*` makes a new one only"),
+    ),
+    request_body = OverlayDocument,
+    responses(
+        (status = 200, description = "changed", body = PolicyView),
+        (status = 201, description = "new", body = PolicyView),
+        (status = 403, description = "not a platform administrator", body = ProblemDocument),
+        (status = 412, description = "it is not what the request expects", body = ProblemDocument),
+        (status = 428, description = "the request does not say what it expects", body = ProblemDocument),
+        (status = 422, description = "everything that is wrong with the overlay", body = ProblemDocument),
+    ))]
+pub(crate) async fn put(
+    Extracted(state): Extracted<State>,
+    caller: Caller,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Body(overlay): Body<Overlay>,
+) -> Result<Response, Problem> {
+    policies::put(&state, &caller, PolicyScope::Global, &name, &headers, overlay).await
+}

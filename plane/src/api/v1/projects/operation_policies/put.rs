@@ -1,0 +1,48 @@
+//! PUT /api/v1/projects/{project}/operation-policies/{operation_type}
+
+use axum::{
+    extract::{Path, State as Extracted},
+    http::HeaderMap,
+    response::Response,
+};
+use fettle_model::overlay::Overlay;
+use fettle_store::policy::PolicyScope;
+
+use crate::{
+    api::{
+        Problem,
+        extract::Body,
+        problem::ProblemDocument,
+        v1::policies::{self, OverlayDocument, PolicyView},
+    },
+    identity::InProject,
+    state::State,
+};
+
+/// Writes what a project says of an operation type. It replaces what was said before.
+#[utoipa::path(put, path = "/api/v1/projects/{project}/operation-policies/{operation_type}", tag = "operation policies",
+    params(
+        ("project" = String, Path, description = "project"),
+        ("operation_type" = String, Path, description = "operation type, without version"),
+        ("If-Match" = Option<String>, Header, description = "the ETag that was read, or `*`"),
+        ("If-None-Match" = Option<String>, Header, description = "`*` makes a new one only"),
+    ),
+    request_body = OverlayDocument,
+    responses(
+        (status = 200, description = "changed", body = PolicyView),
+        (status = 201, description = "new", body = PolicyView),
+        (status = 404, description = "no such project, or not for the caller", body = ProblemDocument),
+        (status = 403, description = "not an administrator of the tenant", body = ProblemDocument),
+        (status = 412, description = "it is not what the request expects", body = ProblemDocument),
+        (status = 428, description = "the request does not say what it expects", body = ProblemDocument),
+        (status = 422, description = "everything that is wrong with the overlay", body = ProblemDocument),
+    ))]
+pub(crate) async fn put(
+    Extracted(state): Extracted<State>,
+    InProject { caller, project }: InProject,
+    Path((_owner, name)): Path<(String, String)>,
+    headers: HeaderMap,
+    Body(overlay): Body<Overlay>,
+) -> Result<Response, Problem> {
+    policies::put(&state, &caller, PolicyScope::Project(project), &name, &headers, overlay).await
+}

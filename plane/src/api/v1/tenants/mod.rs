@@ -1,0 +1,3 @@
+//! /api/v1/tenants
+
+pub(crate) mod operation_policies;

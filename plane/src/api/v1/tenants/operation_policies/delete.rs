@@ -1,0 +1,36 @@
+//! DELETE /api/v1/tenants/{tenant}/operation-policies/{operation_type}
+
+use axum::{
+    extract::{Path, State as Extracted},
+    http::{HeaderMap, StatusCode},
+};
+use fettle_store::policy::PolicyScope;
+
+use crate::{
+    api::{Problem, problem::ProblemDocument, v1::policies},
+    identity::InTenant,
+    state::State,
+};
+
+/// Removes what a tenant says of an operation type.
+#[utoipa::path(delete, path = "/api/v1/tenants/{tenant}/operation-policies/{operation_type}", tag = "operation policies",
+    params(
+        ("tenant" = String, Path, description = "organisation"),
+        ("operation_type" = String, Path, description = "operation type, without version"),
+        ("If-Match" = Option<String>, Header, description = "the ETag that was read, or `*`"),
+        ("If-None-Match" = Option<String>, Header, description = "`*` makes a new one only"),
+    ),
+    responses(
+        (status = 204, description = "removed"),
+        (status = 404, description = "no such tenant, or not for the caller", body = ProblemDocument),
+        (status = 412, description = "it is not what the request expects", body = ProblemDocument),
+        (status = 428, description = "the request does not say what it expects", body = ProblemDocument),
+    ))]
+pub(crate) async fn delete(
+    Extracted(state): Extracted<State>,
+    InTenant { caller, tenant }: InTenant,
+    Path((_owner, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Problem> {
+    policies::delete(&state, &caller, PolicyScope::Tenant(tenant), &name, &headers).await
+}
