@@ -176,7 +176,7 @@ async fn a_database_that_cannot_be_used_is_named_with_the_fix() {
     let latin = fails("fettle", "latin").await;
     assert!(matches!(latin, OpenError::Encoding { .. }), "{latin}");
     open(&cluster).await.0.close().await;
-    sqlx::raw_sql("UPDATE _sqlx_migrations SET version = 9999").execute(&mut other).await.unwrap();
+    sqlx::raw_sql("UPDATE _sqlx_migrations SET version = 9999 WHERE version = 1").execute(&mut other).await.unwrap();
     let newer = fails("fettle", "postgres").await;
     assert!(matches!(newer, OpenError::Newer { version: 9999, .. }), "{newer}");
 }
