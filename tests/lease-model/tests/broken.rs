@@ -75,16 +75,17 @@ fn broken_by(fault: Fault) -> Vec<Law> {
     Law::ALL.into_iter().filter(|law| found.contains_key(law.name())).collect()
 }
 
-/// It goes on while the plane is away, whatever time it is, and starts before its acknowledgement is answered.
+/// One that goes on while the plane is away, whatever time it is, and starts before its acknowledgement is answered.
 /// A lease that reaches it when its task is over, and forgotten, is therefore executed once more. What the plane
 /// accepts does not suffer: that rests on epochs alone.
 #[test]
-fn the_host_of_today_breaks_the_laws_of_its_deadline_and_may_repeat_what_it_has_forgotten() {
+fn a_host_without_either_rule_breaks_the_laws_of_its_deadline_and_may_repeat_what_it_has_forgotten() {
     let broken = broken_by(Fault::DeadlineIgnored);
     assert_eq!(broken, [Law::DeadlineHolds, Law::StartsUnderLease, Law::HappensOnce]);
 }
 
+/// It waits for the first answer, and looks at no clock after that.
 #[test]
-fn waiting_for_the_first_answer_is_enough_to_repeat_nothing() {
+fn the_host_of_today_repeats_nothing_and_may_start_a_step_after_its_lease() {
     assert_eq!(broken_by(Fault::DeadlineNeverPasses), [Law::StartsUnderLease]);
 }
