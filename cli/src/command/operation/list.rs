@@ -22,6 +22,9 @@ pub struct List {
     plane: PlaneArguments,
 }
 
+/// Columns for where it runs: an expression can be long, and `show` has all of it.
+const PLACE: usize = 24;
+
 /// Where an operation is.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Status {
@@ -63,7 +66,7 @@ impl List {
                     one.operation_id.clone(),
                     format!("{}@{}", one.operation_type, one.version),
                     one.status.to_string(),
-                    watch::clean(&one.place()),
+                    console::truncate_str(&watch::clean(&one.place()), PLACE, "...").into_owned(),
                     watch::plain::time(&one.created_at),
                 ]
             });
