@@ -90,7 +90,8 @@ async fn latencies(fleet: &Arc<Fleet>) -> Vec<f64> {
     milliseconds
 }
 
-/// The floor: the verbs of the same operations, one client after the other, without HTTP, dispatch and host.
+/// The floor: the verbs of the same operations by as many workers as operations are on their way, without HTTP, dispatch
+/// and host.
 async fn floor(store: Arc<dyn Store>) -> f64 {
     let node = fixture::node(&*store, 1, 1000).await;
     store.ensure_project(fixture::project("demo"), fixture::when(1)).await.unwrap();

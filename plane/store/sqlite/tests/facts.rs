@@ -15,6 +15,7 @@ use fettle_store::{
     change::{Change, Listener},
     fact::{About, Fact},
     laws::fixture::{self, TRACE_PARENT, key, running, step, when},
+    operation::OperationStore as _,
     task::TaskStore as _,
 };
 use fettle_store_sqlite::SqliteStore;
@@ -22,12 +23,15 @@ use fettle_store_sqlite::SqliteStore;
 #[derive(Default)]
 struct Heard {
     facts: Mutex<Vec<Fact>>,
+    changes: Mutex<Vec<Change>>,
     verbs: Mutex<Vec<&'static str>>,
     writes: Mutex<usize>,
 }
 
 impl Listener for Heard {
-    fn changed(&self, _change: &Change) {}
+    fn changed(&self, change: &Change) {
+        self.changes.lock().unwrap().push(change.clone());
+    }
 
     fn witnessed(&self, fact: &Fact) {
         self.facts.lock().unwrap().push(fact.clone());
@@ -112,4 +116,15 @@ async fn what_was_refused_is_not_witnessed_and_every_write_is_timed() {
     let verbs = heard.verbs.lock().unwrap().clone();
     assert!(["create_operation", "lease_tasks", "finish_task"].iter().all(|verb| verbs.contains(verb)), "{verbs:?}");
     assert_eq!(*heard.writes.lock().unwrap(), verbs.len(), "each write is part of one commit");
+}
+
+/// Its slot is free, and another task may wait for it.
+#[tokio::test]
+async fn a_node_is_woken_when_the_lease_of_a_canceled_task_ends() {
+    let (_directory, store, heard) = open().await;
+    let (node, operation, _lease) = running(&store).await;
+    store.cancel_operation(&operation.project.project_id, operation.id, when(7)).await.unwrap();
+    heard.changes.lock().unwrap().clear();
+    assert_eq!(store.expire_leases(when(1000)).await.unwrap(), 1);
+    assert!(heard.changes.lock().unwrap().contains(&Change::TaskReady(node.id)));
 }
