@@ -6,10 +6,11 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     command::{
-        self, Session, artifact::ArtifactCommand, catalog::CatalogCommand, completions::Completions,
-        definition::DefinitionCommand, dev::Dev, key::KeyCommand, node::NodeCommand, nvml_snapshot::NvmlSnapshot,
-        operation::OperationCommand, operation_policy::OperationPolicyCommand, policy::PolicyCommand,
-        step::StepCommand, trust::TrustCommand,
+        self, Session, allocation::AllocationCommand, artifact::ArtifactCommand, catalog::CatalogCommand,
+        completions::Completions, definition::DefinitionCommand, dev::Dev, key::KeyCommand, node::NodeCommand,
+        node_group::NodeGroupCommand, nvml_snapshot::NvmlSnapshot, operation::OperationCommand,
+        operation_policy::OperationPolicyCommand, policy::PolicyCommand, step::StepCommand, trust::TrustCommand,
+        webhook::WebhookCommand,
     },
     context::Context,
     error::CommandError,
@@ -80,6 +81,15 @@ enum Command {
     /// Nodes.
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Webhooks: events of operations to an address of yours.
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
+    /// Node groups: nodes of a project under one name.
+    #[command(subcommand)]
+    NodeGroup(NodeGroupCommand),
+    /// Allocations: nodes that a tenant gives to a project, under one name.
+    #[command(subcommand)]
+    Allocation(AllocationCommand),
     Completions(Completions),
     /// Explains the exit codes.
     ExitCodes,
@@ -121,6 +131,9 @@ fn start(command: Command, output: Output) -> Result<(), CommandError> {
         | Command::Operation(_)
         | Command::OperationPolicy(_)
         | Command::Node(_)
+        | Command::Webhook(_)
+        | Command::NodeGroup(_)
+        | Command::Allocation(_)
         | Command::Dev(_) => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -145,6 +158,9 @@ async fn run(command: Command, session: Session) -> Result<(), CommandError> {
         Command::Operation(command) => command.run(&session).await,
         Command::OperationPolicy(command) => command.run(&session).await,
         Command::Node(command) => command.run(&session).await,
+        Command::Webhook(command) => command.run(&session).await,
+        Command::NodeGroup(command) => command.run(&session).await,
+        Command::Allocation(command) => command.run(&session).await,
         Command::Dev(_) | Command::Key(_) | Command::Completions(_) | Command::ExitCodes | Command::NvmlSnapshot(_) => {
             Ok(())
         }

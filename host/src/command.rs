@@ -1,12 +1,14 @@
 //! The program `fettle-host`, and how a host is put together; `fettle dev` puts one together the same way.
 
 mod cassettes;
+mod data;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -16,6 +18,7 @@ use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, Tru
 use fettle_telemetry::Telemetry;
 use tokio_util::sync::CancellationToken;
 
+use self::data::{fresh_key, host_id, lock, make_private};
 use crate::{
     agent::{Agent, Settings, journal_path},
     capabilities::{Node, Queues, exec, facts, files, gpu, http, transfer},
@@ -92,6 +95,9 @@ pub struct Run {
     /// Steps of one task at once.
     #[arg(long, default_value_t = 8)]
     pub concurrency: usize,
+    /// How long a running step may take to end by itself after its operation was canceled, before it is stopped.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "10s")]
+    pub cancel_grace: Duration,
     /// Compiled code kept on disk, in MB, so that a restart compiles nothing again; 0 keeps none.
     #[arg(long, value_name = "MB", default_value_t = CODE_CACHE_MEGABYTES)]
     pub code_cache_megabytes: u64,
@@ -260,6 +266,7 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         journal,
         clock: Clock::system(),
         concurrency: settings.concurrency.max(1),
+        cancel_grace: settings.cancel_grace,
         host_id: host_id.into(),
         pressure,
         metrics: HostMetrics::default(),
@@ -310,12 +317,6 @@ fn with_code_cache(sandbox: Sandbox, settings: &Run) -> Sandbox {
 
 fn megabytes(count: u64) -> usize {
     usize::try_from(count.saturating_mul(1_000_000)).unwrap_or(usize::MAX)
-}
-
-fn fresh_key() -> std::io::Result<[u8; 32]> {
-    let mut key = [0; 32];
-    getrandom::fill(&mut key).map_err(|error| std::io::Error::other(error.to_string()))?;
-    Ok(key)
 }
 
 fn authorities(settings: &Run) -> anyhow::Result<Vec<Vec<u8>>> {
@@ -375,37 +376,4 @@ async fn node_capabilities(node: &Node) -> BTreeMap<String, String> {
         }
     }
     capabilities
-}
-
-fn make_private(directory: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::create_dir_all(directory)
-        .with_context(|| format!("the data directory {} cannot be made", directory.display()))?;
-    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
-        .with_context(|| format!("the data directory {} belongs to another user", directory.display()))
-}
-
-/// One host at a time: two would run the same tasks from the same journal.
-fn lock(data: &Path) -> anyhow::Result<std::fs::File> {
-    let path = data.join("host.lock");
-    let file = std::fs::File::create(&path).with_context(|| format!("{} cannot be made", path.display()))?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).with_context(|| {
-        format!("another host runs in {}; stop it, or give this one a data directory of its own", data.display())
-    })?;
-    Ok(file)
-}
-
-/// What marks the processes of this host, across restarts.
-fn host_id(data: &Path) -> anyhow::Result<String> {
-    let path = data.join("host-id");
-    if let Ok(known) = std::fs::read_to_string(&path)
-        && known.len() == 32
-    {
-        return Ok(known);
-    }
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
-    let id = hex::encode(bytes);
-    std::fs::write(&path, &id).with_context(|| format!("{} cannot be written", path.display()))?;
-    Ok(id)
 }

@@ -19,3 +19,5 @@ pub mod mutation;
 pub mod queue;
 pub mod replay;
 pub mod sandbox;
+#[cfg(feature = "simulation")]
+pub mod simulation;

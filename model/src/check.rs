@@ -14,11 +14,12 @@ use crate::{
     name::{StepId, StepKind},
     policy::PolicyBundle,
     schema::{self, Fit},
+    taxonomy,
     violation::{Violation, Violations},
 };
 
 /// Most steps of one definition.
-pub const MAXIMUM_STEPS: usize = 256;
+pub const MAXIMUM_STEPS: usize = 1_024;
 
 /// Checks the graph and the types: acyclic, every reference resolves, every output fits the input it
 /// goes to, every grant covers what the component asks for.
@@ -49,6 +50,7 @@ pub fn check_with(
         let message = "signatures of the artifacts that steps fetch are not verified by this version; their digest is; leave it out";
         found.push(Violation::new("/artifact_constraints/require_signature", message));
     }
+    taxonomy::check(&definition.requires, &mut found);
     let checker = Checker { definition, descriptors, policy, needs: needs(definition) };
     for (index, step) in definition.steps.iter().enumerate() {
         let pointer = format!("/steps/{index}");

@@ -36,6 +36,14 @@ impl Digest {
         &self.0
     }
 
+    /// The first eight bytes, big-endian: enough to tell apart what a few thousand digests stand for, where a mistake costs
+    /// nothing.
+    #[must_use]
+    pub const fn short(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
+
     /// The 64 hexadecimal digits, without the algorithm.
     #[must_use]
     pub fn hex(&self) -> String {

@@ -1,11 +1,17 @@
 //! A plan bound to one node, and a host's right to execute it.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{denial::Denial, digest::Digest, failure::Failure, name::StepId, operation::StepOutcome, plan::Sources};
+use crate::{
+    denial::Denial, digest::Digest, failure::Failure, name::StepId, operation::StepOutcome, plan::Sources,
+    settlement::Settlement,
+};
 
 /// Fences a lease: it only grows, and a report under an older one is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -34,6 +40,10 @@ pub struct Task {
     /// Outputs of steps that the plane has already accepted; they are not run again.
     #[serde(default)]
     pub accepted: BTreeMap<StepId, Value>,
+    /// Steps that are only to be probed, because nobody knows whether they happened; nothing else of the task is
+    /// done then. None for a task that is to be executed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub inquire: BTreeSet<StepId>,
     /// The organisation of the project, for logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub org_id: Option<String>,
@@ -112,6 +122,16 @@ pub enum StepEvent {
         /// Milliseconds until the next.
         wait_ms: u64,
     },
+    /// It was found out what became of an attempt whose end nobody saw, or what it did was taken back. May come
+    /// after the step is over.
+    Settled {
+        /// The step.
+        step_id: StepId,
+        /// The attempt that found it out.
+        attempt: u32,
+        /// What.
+        settlement: Settlement,
+    },
     /// The step is over.
     Finished {
         /// The step.
@@ -162,6 +182,7 @@ impl StepEvent {
             | Self::Log { step_id, .. }
             | Self::Denied { step_id, .. }
             | Self::Retrying { step_id, .. }
+            | Self::Settled { step_id, .. }
             | Self::Finished { step_id, .. } => step_id,
         }
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::database::Database;
+use crate::{database::Database, upkeep::Retention, webhook::WebhookConfig};
 
 /// How a plane runs. [`PlaneConfig::new`] is right for most.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct PlaneConfig {
     pub lease_duration: Duration,
     /// How long a host may take to acknowledge a lease.
     pub acknowledge_timeout: Duration,
+    /// How many leases of a task may be lost or expire before the task fails.
+    pub most_leases: u32,
     /// How often hosts send heartbeats. A node is offline after three that did not come.
     pub heartbeat_interval: Duration,
     /// A directory of Rego policies that are asked about operations.
@@ -43,6 +45,10 @@ pub struct PlaneConfig {
     pub request_timeout: Duration,
     /// The largest REST request body in bytes.
     pub request_limit_bytes: usize,
+    /// How long things are kept after their end.
+    pub retention: Retention,
+    /// How webhooks are delivered.
+    pub webhooks: WebhookConfig,
     /// Where metrics are served; nowhere when absent.
     pub metrics_listen: Option<SocketAddr>,
     /// Whether `metrics_listen` may be reachable from other machines.
@@ -81,11 +87,14 @@ impl PlaneConfig {
             oci_layouts: Vec::new(),
             lease_duration: Duration::from_secs(30),
             acknowledge_timeout: Duration::from_secs(10),
+            most_leases: fettle_store::task::MOST_LEASES,
             heartbeat_interval: Duration::from_secs(10),
             rego: None,
             rate_limit: Some(RateLimit::default()),
             request_timeout: Duration::from_secs(60),
             request_limit_bytes: 1 << 20,
+            retention: Retention::default(),
+            webhooks: WebhookConfig::default(),
             metrics_listen: None,
             metrics_allow_remote: false,
         }

@@ -10,6 +10,7 @@ mod clock;
 pub mod command;
 mod config;
 pub mod database;
+mod deprecation;
 mod dispatch;
 mod explanation;
 mod identity;
@@ -17,15 +18,22 @@ mod node;
 mod observation;
 mod plane;
 mod policy;
+mod recovery;
 #[cfg(test)]
 mod reference;
 mod registration;
 mod retry;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod state;
 mod submission;
 mod target;
+mod upkeep;
+mod webhook;
 
 pub use config::{PlaneConfig, RateLimit};
 pub use observation::PlaneMetrics;
 pub use plane::{Plane, RunningPlane, StartError};
 pub use policy::rego::RegoError;
+pub use upkeep::{Retention, RetentionError};
+pub use webhook::WebhookConfig;

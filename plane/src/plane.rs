@@ -16,12 +16,16 @@ use crate::{
     clock::SystemClock,
     config::PlaneConfig,
     database::DatabaseError,
-    dispatch::{Wakeups, expiry},
-    identity::Rates,
+    deprecation::Moves,
+    dispatch::{Holdings, Wakeups, expiry},
+    identity::{Projects, Rates},
+    node::Nodes,
     observation::{Observer, PlaneMetrics},
     policy::rego::{Rego, RegoError},
     registration::Definitions,
     state::{Inner, State},
+    upkeep::{self, RetentionError},
+    webhook,
 };
 
 /// How long requests that are under way may take when the plane shuts down.
@@ -68,6 +72,12 @@ pub enum StartError {
     /// The organisation's own rules cannot be used.
     #[error("the Rego policies cannot be used")]
     Rego(#[source] RegoError),
+    /// Things would not be kept as long as they must be.
+    #[error(transparent)]
+    Retention(RetentionError),
+    /// Webhooks cannot be delivered.
+    #[error("webhooks cannot be delivered")]
+    Webhooks(#[source] fettle_egress::ClientError),
     /// The database cannot be opened.
     #[error("the database cannot be opened")]
     Database(#[source] DatabaseError),
@@ -84,7 +94,7 @@ pub struct RunningPlane {
     address: SocketAddr,
     state: State,
     server: JoinHandle<std::io::Result<()>>,
-    timers: [JoinHandle<()>; 2],
+    timers: [JoinHandle<()>; 4],
     metrics: Option<Endpoint>,
     _lock: File,
 }
@@ -114,6 +124,8 @@ impl Plane {
             Some(directory) => Rego::load(directory).map_err(StartError::Rego)?,
             None => Rego::default(),
         };
+        config.retention.check().map_err(StartError::Retention)?;
+        let courier = webhook::client(&config.webhooks).map_err(StartError::Webhooks)?;
         let lock = lock(&config)?;
         let wakeups = Arc::new(Wakeups::default());
         let metrics = Arc::new(PlaneMetrics::default());
@@ -129,17 +141,21 @@ impl Plane {
             clock: Arc::new(SystemClock),
             wakeups,
             definitions: Definitions::default(),
+            nodes: Nodes::default(),
+            projects: Projects::default(),
+            holdings: Holdings::default(),
+            moves: Moves::default(),
             metrics,
             rego,
             rates: Rates::new(config.rate_limit),
             shutdown: CancellationToken::new(),
             config,
         });
-        // Hosts could not extend their leases while this plane was away.
-        let until = state.after(state.config.lease_duration);
-        state.store.spare_leases(until).await.map_err(StartError::Store)?;
+        spare_leases(&state).await.map_err(StartError::Store)?;
         let metrics = serve_metrics(&state).await.map_err(StartError::Metrics)?;
-        let timers = [tokio::spawn(expiry::leases(state.clone())), tokio::spawn(expiry::operations(state.clone()))];
+        let [leases, operations] = start_timers(&state);
+        let couriers = tokio::spawn(webhook::deliver(state.clone(), courier));
+        let timers = [leases, operations, couriers, tokio::spawn(upkeep::tidy(state.clone()))];
         let server = tokio::spawn(serve(listener, state.clone()));
         Ok(RunningPlane { address, state, server, timers, metrics, _lock: lock })
     }
@@ -180,6 +196,18 @@ impl RunningPlane {
     pub async fn failed(&mut self) -> std::io::Result<()> {
         (&mut self.server).await.map_err(std::io::Error::other)?
     }
+}
+
+/// Hosts could not extend their leases while this plane was away.
+pub(crate) async fn spare_leases(state: &State) -> Result<(), StoreError> {
+    let until = state.after(state.config.lease_duration);
+    state.store.bound_leases(state.config.most_leases);
+    state.store.spare_leases(until).await
+}
+
+/// Ends leases and operations that are due, until shutdown.
+pub(crate) fn start_timers(state: &State) -> [JoinHandle<()>; 2] {
+    [tokio::spawn(expiry::leases(state.clone())), tokio::spawn(expiry::operations(state.clone()))]
 }
 
 /// One plane per data directory: two would fight for what is in it.
@@ -225,6 +253,10 @@ async fn serve_metrics(state: &State) -> Result<Option<Endpoint>, ListenError> {
                     state.metrics.tasks.with(["leased"]).set(number(open.leased));
                 }
                 Err(error) => tracing::warn!(%error, "tasks cannot be counted"),
+            }
+            match state.store.count_dead_letters().await {
+                Ok(count) => drop(state.metrics.dead_letters.set(i64::try_from(count).unwrap_or(i64::MAX))),
+                Err(error) => tracing::warn!(%error, "dead letters cannot be counted"),
             }
         })
     });

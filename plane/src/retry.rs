@@ -40,22 +40,33 @@ pub(crate) async fn retry(
     wanted: Retry,
     context: Context,
 ) -> Result<Operation, SubmissionError> {
-    let registered = find_definition(state, &operation).await?;
+    let run = admitted(state, project, &operation, wanted, &context).await?;
+    Ok(state.store.retry_operation(&project.project_id, operation.id, run, context).await?)
+}
+
+/// What a new run is made of, once policy has allowed it.
+pub(crate) async fn admitted(
+    state: &State,
+    project: &Project,
+    operation: &Operation,
+    wanted: Retry,
+    context: &Context,
+) -> Result<NewRun, SubmissionError> {
+    let registered = find_definition(state, operation).await?;
     let tasks = state.store.node_tasks(operation.id, state.heard_since()).await?;
     let nodes = wanted.nodes.map(|names| choose(&names, &tasks)).transpose()?;
-    let limits = admit(state, project, &operation, &registered, &again(&tasks, nodes.as_ref()), &context).await?;
+    let limits = admit(state, project, operation, &registered, &again(&tasks, nodes.as_ref()), context).await?;
     let definition = &registered.definition;
     let steps = definition.steps.iter().filter(|step| !step.reusable);
     let not_reusable: BTreeSet<StepId> = steps.map(|step| step.id.clone()).collect();
     let ids = tasks.iter().map(|_| Ok(TaskId::new(state.ulid().map_err(SubmissionError::Random)?)));
-    let run = NewRun {
+    Ok(NewRun {
         task_ids: ids.collect::<Result<_, SubmissionError>>()?,
         nodes,
         not_reusable,
         accept_unknown: wanted.accept_unknown,
         deadline: deadline(state, [wanted.timeout_seconds, limits.timeout_seconds], definition.timeout),
-    };
-    Ok(state.store.retry_operation(&project.project_id, operation.id, run, context).await?)
+    })
 }
 
 /// The definition that the operation is made of.
@@ -102,7 +113,7 @@ async fn admit(
     Ok(policy::enforce(state, &asked).await?.limits)
 }
 
-fn choose(names: &[String], tasks: &[NodeTask]) -> Result<BTreeSet<NodeId>, SubmissionError> {
+pub(crate) fn choose(names: &[String], tasks: &[NodeTask]) -> Result<BTreeSet<NodeId>, SubmissionError> {
     let mut chosen = BTreeSet::new();
     let mut found = Vec::new();
     for (index, name) in names.iter().enumerate() {

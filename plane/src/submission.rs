@@ -194,6 +194,27 @@ fn terms(state: &State, submission: &Submission, planned: &Planned, limits: Effe
     }
 }
 
+/// How many nodes may go at once.
+fn at_once(submission: &Submission) -> usize {
+    submission.max_parallel_nodes.map_or(usize::MAX, |most| most as usize)
+}
+
+/// Where not all nodes go at once, those go first that have to fetch the least.
+fn in_order(state: &State, submission: &Submission, mut planned: Planned) -> Planned {
+    if at_once(submission) < planned.nodes.len() {
+        state.holdings.prefer(&mut planned.nodes, &planned.plan);
+    }
+    planned
+}
+
+/// A task for each node. Their ids are in the order of the nodes, for they are woken in the order of the ids.
+fn tasks(state: &State, nodes: &[Node]) -> Result<Vec<NewTask>, SubmissionError> {
+    let ids: Result<Vec<_>, _> = nodes.iter().map(|_| state.ulid().map(TaskId::new)).collect();
+    let mut ids = ids.map_err(SubmissionError::Random)?;
+    ids.sort_unstable();
+    Ok(ids.into_iter().zip(nodes).map(|(id, node)| NewTask { id, node_id: node.id }).collect())
+}
+
 /// Creates the operation, or answers the one that was created with the same key.
 pub(crate) async fn submit(
     state: &State,
@@ -202,34 +223,54 @@ pub(crate) async fn submit(
     context: Context,
 ) -> Result<Created, SubmissionError> {
     let request_digest = submission.digest()?;
-    if let Some(key) = &submission.idempotency_key
-        && let Some(known) = state.store.operation_by_key(&project.project_id, key).await?
-        && known.request_digest == request_digest
-    {
-        // Whatever has changed since: the first answer stands.
-        return Ok(Created::Repeated(known));
-    }
-    let planned = plan(state, &project, &submission).await?;
+    // Whatever has changed since a key was used: the first answer stands.
+    let first = async || repeated(state, &project, &submission, request_digest).await;
+    let planned = match plan(state, &project, &submission).await {
+        Ok(planned) => planned,
+        Err(error) => return first().await?.ok_or(error),
+    };
+    let planned = in_order(state, &submission, planned);
     let asked = Asked::submission(&project, &submission, &planned, &context);
-    let Admitted { limits, record } = policy::enforce(state, &asked).await?;
-    let ulid = || state.ulid().map_err(SubmissionError::Random);
-    let task = |node: &Node| Ok(NewTask { id: TaskId::new(ulid()?), node_id: node.id });
+    let decision = policy::decide(state, &asked).await?;
+    if !decision.allowed
+        && let Some(first) = first().await?
+    {
+        return Ok(first);
+    }
+    let Admitted { limits, record } = policy::conclude(state, &asked, decision).await?;
     let operation = NewOperation {
-        id: OperationId::new(ulid()?),
-        tasks: planned.nodes.iter().map(task).collect::<Result<_, SubmissionError>>()?,
+        id: OperationId::new(state.ulid().map_err(SubmissionError::Random)?),
+        tasks: tasks(state, &planned.nodes)?,
         project,
         target_selector: submission.target_selector(),
         trigger_source: TriggerSource::TenantRequest,
         linked_allocation_id: submission.allocation(),
         terms: terms(state, &submission, &planned, limits),
-        idempotency_key: submission.idempotency_key,
+        idempotency_key: submission.idempotency_key.clone(),
         request_digest,
         plan: planned.plan,
         plan_digest: planned.digest,
         trace_parent: fettle_telemetry::span::current().map(|place| place.to_string()),
         decision: Some(record),
     };
-    Ok(state.store.create_operation(operation, context).await?)
+    let (plan, begin) = (Arc::clone(&operation.plan), planned.nodes.len().min(at_once(&submission)));
+    let created = state.store.create_operation(operation, context).await?;
+    if matches!(created, Created::New(_)) {
+        state.holdings.meant_for(&planned.nodes[..begin], &plan);
+    }
+    Ok(created)
+}
+
+/// The operation that was created with the same key and the same request.
+async fn repeated(
+    state: &State,
+    project: &Project,
+    submission: &Submission,
+    request_digest: Digest,
+) -> Result<Option<Created>, SubmissionError> {
+    let Some(key) = &submission.idempotency_key else { return Ok(None) };
+    let known = state.store.operation_by_key(&project.project_id, key).await?;
+    Ok(known.filter(|known| known.request_digest == request_digest).map(Created::Repeated))
 }
 
 async fn find_definition(

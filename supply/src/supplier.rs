@@ -101,6 +101,14 @@ impl Supplier {
         Self { shared: Arc::clone(&self.shared), trust: trust.into(), running: Arc::default() }
     }
 
+    /// Digests of what is kept and need not be fetched, the newest first, at most so many.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub async fn held(&self, most: usize) -> Result<Vec<Digest>, StoreError> {
+        self.shared.store.newest(most).await
+    }
+
     /// What is trusted now. Whoever keeps what came out of an artifact keeps it for this
     /// [`Trust::digest`] only.
     ///

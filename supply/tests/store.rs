@@ -32,6 +32,24 @@ async fn what_is_written_is_read_under_its_digest_also_by_a_second_opener() {
 }
 
 #[tokio::test]
+async fn what_is_kept_is_listed_the_newest_first() {
+    let home = tempfile::tempdir().unwrap();
+    let store = ContentStore::open(home.path()).unwrap();
+    assert_eq!(store.newest(9).await.unwrap(), []);
+    let mut digests = Vec::new();
+    for (age, content) in ["new", "middle", "old"].into_iter().enumerate() {
+        let digest = store.write(content.into()).await.unwrap();
+        let file = fs::File::options().write(true).open(blob(home.path(), &digest)).unwrap();
+        let written = std::time::SystemTime::now() - std::time::Duration::from_secs(60 * age as u64);
+        file.set_modified(written).unwrap();
+        digests.push(digest);
+    }
+    fs::write(home.path().join("blobs/sha256/.half-written"), "x").unwrap();
+    assert_eq!(store.newest(9).await.unwrap(), digests);
+    assert_eq!(store.newest(2).await.unwrap(), digests[..2]);
+}
+
+#[tokio::test]
 async fn nobody_else_can_enter() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("store");

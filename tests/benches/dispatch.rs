@@ -13,19 +13,24 @@ use fettle_postgres_cluster::Cluster;
 use fettle_store::{Store, laws::fixture, node::Node, operation::NewOperation, task::Report};
 use fettle_store_postgres::PostgresStore;
 use fettle_store_sqlite::SqliteStore;
-use fettle_tests::{Fleet, Programs, Supply};
+use fettle_tests::{Fleet, Process, Programs, Supply};
 use serde_json::{Value, json};
 
 const PROGRAMS: Programs =
     Programs { host: env!("CARGO_BIN_EXE_host-under-test"), plane: env!("CARGO_BIN_EXE_plane-under-test") };
 const DEFINITION: &str = "operation_type: bench.noop\nversion: v1\nbackend_type: node_agent\ninput_schema: { type: object }\nsteps: [{ id: nothing, uses: noop@v1 }]\n";
 const SUSTAINED: Duration = Duration::from_secs(60);
-const CLIENTS: usize = 8;
+const CLIENTS: usize = 32;
 const TOGETHER: usize = 16;
+const SLOTS: usize = CLIENTS * TOGETHER / 2;
+/// How often a client asks whether an operation is over: where the plane's own work is measured, and where it is waited
+/// for.
+const SELDOM: Duration = Duration::from_millis(20);
+const OFTEN: Duration = Duration::from_millis(2);
 const RATE: u32 = 100;
 const PACED: usize = 1000;
 
-async fn finished(fleet: &Fleet, id: &str) -> Value {
+async fn finished(fleet: &Fleet, id: &str, pause: Duration) -> Value {
     loop {
         if let Some(operation) = fleet.operation(id).await
             && matches!(operation["status"].as_str(), Some("succeeded" | "failed"))
@@ -33,7 +38,7 @@ async fn finished(fleet: &Fleet, id: &str) -> Value {
             assert_eq!(operation["status"], "succeeded", "{operation:#}");
             return operation;
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -43,20 +48,25 @@ async fn submit(fleet: &Fleet, key: String) -> String {
     answer["operation_id"].as_str().unwrap().to_owned()
 }
 
-/// Operations per second while every client submits a few, waits for the last of them, and goes on.
+/// Operations per second while every client submits a few, waits for the last of those before them, and goes on.
 async fn throughput(fleet: &Arc<Fleet>) -> f64 {
     let begin = Instant::now();
     let clients = (0..CLIENTS).map(|client| {
         let fleet = Arc::clone(fleet);
         tokio::spawn(async move {
-            let mut done = 0;
+            let (mut done, mut before) = (0, None);
             while begin.elapsed() < SUSTAINED {
                 let mut last = String::new();
                 for _ in 0..TOGETHER {
                     last = submit(&fleet, format!("throughput-{client}-{done}")).await;
                     done += 1;
                 }
-                finished(&fleet, &last).await;
+                if let Some(before) = before.replace(last) {
+                    finished(&fleet, &before, SELDOM).await;
+                }
+            }
+            if let Some(last) = before {
+                finished(&fleet, &last, SELDOM).await;
             }
             done
         })
@@ -78,7 +88,7 @@ async fn latencies(fleet: &Arc<Fleet>) -> Vec<f64> {
         running.push(tokio::spawn(async move {
             let begin = Instant::now();
             let id = submit(&fleet, format!("paced-{number}")).await;
-            finished(&fleet, &id).await;
+            finished(&fleet, &id, OFTEN).await;
             begin.elapsed().as_secs_f64() * 1000.0
         }));
     }
@@ -139,6 +149,12 @@ async fn one_operation(store: &dyn Store, node: &Node, number: u128) {
     store.finish_task(key, TaskOutcome::Succeeded, fixture::when(5)).await.unwrap();
 }
 
+/// What plane and host have used of the processors so far.
+fn processor_seconds(fleet: &Fleet) -> Vec<(&'static str, f64)> {
+    let of = |process: Option<&Process>| process.map_or(0.0, Process::processor_seconds);
+    vec![("plane", of(fleet.plane.as_ref())), ("host", of(fleet.host.as_ref()))]
+}
+
 fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
@@ -154,7 +170,8 @@ fn print(figure: &str, value: f64, unit: &str, floor: Option<f64>) {
 
 async fn through_plane_and_host(supply: &Supply, database: &str, cluster: Option<Cluster>, floor: f64) {
     let mut fleet = Fleet::prepare_on(PROGRAMS, &supply.trust, cluster).await;
-    fleet.host_arguments = vec!["--slots".to_owned(), "32".to_owned(), "--concurrency".to_owned(), "2".to_owned()];
+    // As many as half of what is on its way, so that it is the plane and not the one host that is measured.
+    fleet.host_arguments = vec!["--slots".to_owned(), SLOTS.to_string(), "--concurrency".to_owned(), "2".to_owned()];
     fleet.host_environment = vec![("RUST_LOG".to_owned(), "warn".to_owned())];
     fleet.start_plane().await;
     fleet.start_host();
@@ -162,8 +179,14 @@ async fn through_plane_and_host(supply: &Supply, database: &str, cluster: Option
     fleet.register(&supply.publish(DEFINITION, "revision: 1\n").await).await;
     let fleet = Arc::new(fleet);
     let warm = submit(&fleet, "warm".to_owned()).await;
-    finished(&fleet, &warm).await;
-    print(&format!("{database}_ops_per_s"), throughput(&fleet).await, "1/s", Some(floor));
+    finished(&fleet, &warm, OFTEN).await;
+    let before = processor_seconds(&fleet);
+    let rate = throughput(&fleet).await;
+    print(&format!("{database}_ops_per_s"), rate, "1/s", Some(floor));
+    let operations = rate * SUSTAINED.as_secs_f64();
+    for ((name, before), (_, after)) in before.into_iter().zip(processor_seconds(&fleet)) {
+        print(&format!("{database}_{name}_cpu_per_op"), (after - before) * 1000.0 / operations, "ms", None);
+    }
     let milliseconds = latencies(&fleet).await;
     print(&format!("{database}_p50_at_100_per_s"), milliseconds[milliseconds.len() / 2], "ms", None);
     print(&format!("{database}_p99_at_100_per_s"), milliseconds[milliseconds.len() * 99 / 100], "ms", None);
@@ -172,9 +195,19 @@ async fn through_plane_and_host(supply: &Supply, database: &str, cluster: Option
 #[tokio::main]
 async fn main() {
     let supply = Supply::with(&["noop"]).await;
-    let directory = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(&directory.path().join("plane.db"), Arc::new(())).await.unwrap();
-    through_plane_and_host(&supply, "sqlite", None, floor(Arc::new(store)).await).await;
+    let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let is_wanted = |database: &str| named.is_empty() || named.iter().any(|name| name == database);
+    if is_wanted("sqlite") {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&directory.path().join("plane.db"), Arc::new(())).await.unwrap();
+        through_plane_and_host(&supply, "sqlite", None, floor(Arc::new(store)).await).await;
+    }
+    if is_wanted("postgres") {
+        on_postgres(&supply).await;
+    }
+}
+
+async fn on_postgres(supply: &Supply) {
     let Some(cluster) = Cluster::start() else {
         eprintln!("PostgreSQL is not installed: its figures are left out");
         return;
@@ -182,5 +215,5 @@ async fn main() {
     let address = cluster.url("postgres").parse().unwrap();
     let store = PostgresStore::open(&address, Arc::new(())).await.unwrap();
     let bare = floor(Arc::new(store)).await;
-    through_plane_and_host(&supply, "postgres", Cluster::start(), bare).await;
+    through_plane_and_host(supply, "postgres", Cluster::start(), bare).await;
 }

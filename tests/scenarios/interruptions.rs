@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{POLICY, PROGRAMS, RENDER, SLEEP};
 
 /// Processes of this fleet's host that run now.
-fn children(fleet: &Fleet) -> usize {
+pub(crate) fn children(fleet: &Fleet) -> usize {
     let mark = format!("FETTLE_ATTEMPT={}", std::fs::read_to_string(fleet.host_directory().join("host-id")).unwrap());
     let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries

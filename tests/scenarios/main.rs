@@ -7,11 +7,14 @@ mod crashes;
 mod denials;
 mod interruptions;
 mod limits;
+mod partition;
 mod recordings;
+mod recovery;
 mod refusals;
 mod stage_a_model;
 mod submissions;
 mod telemetry;
+mod transfers;
 
 use fettle_tests::Programs;
 

@@ -66,7 +66,8 @@ async fn every_recorded_attempt_replays_the_same() {
     }
     assert_eq!(kinds["render"], ["succeeded"].into(), "{kinds:?}");
     assert_eq!(kinds["make"], ["failed", "succeeded"].into(), "{kinds:?}");
-    assert_eq!(kinds["sleep"], ["canceled"].into(), "{kinds:?}");
+    // Nobody saw how the attempt ended; the one that asked its probe came to the end.
+    assert_eq!(kinds["sleep"], ["canceled", "unclear"].into(), "{kinds:?}");
     let pulls: Vec<u32> =
         recordings.iter().filter(|one| one.entry.step_id == "pull").map(|one| one.entry.attempt).collect();
     assert_eq!(pulls, [1, 2, 3], "each attempt has its cassette");

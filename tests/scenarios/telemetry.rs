@@ -191,11 +191,14 @@ async fn a_task_that_resumes_after_a_crash_is_in_the_same_trace() {
     // A command may not be repeated, so the step fails, and says so.
     let operation = fleet.ended(&id).await;
     assert_eq!(operation["failure"]["code"], "step.interrupted", "{operation:#}");
+    // A host that took long to come back may have lost the lease first, and have taken the task again.
+    let tasks = || collector.spans().into_iter().filter(|one| one.span.name == "task").collect::<Vec<_>>();
     let task = eventually("the span of the resumed task", PATIENCE, async || {
-        collector.spans().into_iter().find(|one| one.span.name == "task")
+        tasks().into_iter().find(|task| task.attribute("error_code").as_deref() == Some("step.interrupted"))
     })
     .await;
-    assert_eq!((task.trace_id().as_str(), task.attribute("operation_id")), (TRACE, Some(id)));
-    assert_eq!(task.attribute("error_code").as_deref(), Some("step.interrupted"), "{task:#?}");
     assert!(task.is_error(), "{task:#?}");
+    for task in tasks() {
+        assert_eq!((task.trace_id().as_str(), task.attribute("operation_id")), (TRACE, Some(id.clone())));
+    }
 }

@@ -42,6 +42,10 @@ pub struct Fleet {
     pub host_arguments: Vec<String>,
     /// The trust policy of the host, which starts as that of the plane.
     pub host_trust: PathBuf,
+    /// How often nodes say that they are there.
+    pub heartbeat: Duration,
+    /// Where the host finds the plane, when that is not where the plane says that it listens.
+    pub plane_seen_from_host: Option<String>,
     programs: Programs,
     directory: tempfile::TempDir,
     trust: PathBuf,
@@ -87,6 +91,8 @@ impl Fleet {
             plane_arguments: Vec::new(),
             host_arguments: Vec::new(),
             host_trust: trust.to_owned(),
+            heartbeat: Duration::from_secs(1),
+            plane_seen_from_host: None,
             programs,
             trust: trust.to_owned(),
             listen: "127.0.0.1:0".to_owned(),
@@ -113,6 +119,11 @@ impl Fleet {
         eventually("the plane to listen", PATIENCE, async || self.note_address()).await;
     }
 
+    /// Lets the plane listen here from its next start on.
+    pub fn listen_at(&mut self, address: &str) {
+        address.clone_into(&mut self.listen);
+    }
+
     /// Takes note of where the plane listens; none while it does not.
     pub fn note_address(&mut self) -> Option<()> {
         self.listen = self.announced()?;
@@ -122,6 +133,7 @@ impl Fleet {
     /// Starts the plane, at the address it had before if it had one.
     pub fn restart_plane(&mut self) {
         let data = self.directory.path().join("plane");
+        let heartbeat = format!("{}s", self.heartbeat.as_secs());
         let arguments = [
             "--data",
             text(&data),
@@ -133,7 +145,7 @@ impl Fleet {
             "--lease",
             "3s",
             "--heartbeat",
-            "1s",
+            &heartbeat,
             // Benchmarks ask as fast as they can.
             "--rate",
             "0",
@@ -155,7 +167,9 @@ impl Fleet {
     /// Starts the host; it goes on from what is in its directory.
     pub fn start_host(&mut self) {
         let data = self.host_directory();
-        let plane = format!("http://{}", self.listen);
+        let port = self.listen.rsplit(':').next().unwrap_or_default();
+        let seen = self.plane_seen_from_host.as_ref().map(|address| format!("{address}:{port}"));
+        let plane = format!("http://{}", seen.as_deref().unwrap_or(&self.listen));
         let token = self.directory.path().join("join-token");
         let mut arguments: Vec<String> = [
             "run",
@@ -249,6 +263,28 @@ impl Fleet {
         Some((status, response.json().await.ok()?))
     }
 
+    /// Submits an operation without inputs on one node; the plane's answer, or none when it could not be reached.
+    pub async fn try_submit_on(&self, node: &str, operation_type: &str, key: &str) -> Option<(StatusCode, Value)> {
+        let body = json!({"operation_type": operation_type, "version": "v1", "inputs": {}, "target_selector": {"node": node}, "idempotency_key": key});
+        let response = self.send(Method::POST, "/api/v1/projects/demo/operations", &self.member, Some(&body)).await?;
+        let status = response.status();
+        Some((status, response.json().await.ok()?))
+    }
+
+    /// Where the plane listens.
+    #[must_use]
+    pub fn plane_address(&self) -> String {
+        format!("http://{}", self.listen)
+    }
+
+    /// A join token for so many nodes.
+    pub async fn join_token(&self, uses: u32) -> String {
+        let administration = Administration::open_in(&self.plane_directory(), &Database::DataDirectory).await.unwrap();
+        let token = administration.create_join_token(uses, None, Duration::from_secs(3600)).await.unwrap();
+        administration.close().await;
+        token.reveal().to_owned()
+    }
+
     /// Submits an operation, and insists.
     pub async fn submit(&self, operation_type: &str, inputs: &Value) -> String {
         let key = Digest::of(format!("{operation_type} {inputs}").as_bytes()).hex();
@@ -314,6 +350,13 @@ impl Fleet {
     pub async fn get(&self, path: &str) -> Option<Value> {
         let response = self.send(Method::GET, &format!("/api/v1/projects/demo{path}"), &self.member, None).await?;
         response.json().await.ok()
+    }
+
+    /// Does something to an operation: `retry`, `force-probe`, `recover`.
+    pub async fn act(&self, id: &str, what: &str, body: &Value) -> (StatusCode, Value) {
+        let path = format!("/api/v1/projects/demo/operations/{id}/{what}");
+        let response = self.send(Method::POST, &path, &self.member, Some(body)).await.expect("the plane answers");
+        (response.status(), response.json().await.unwrap_or_default())
     }
 
     /// Cancels an operation.

@@ -9,6 +9,9 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
+/// `USER_HZ`: the same on every Linux that Rust supports.
+const TICKS_PER_SECOND: f64 = 100.0;
+
 /// A running program. Killed when dropped.
 pub struct Process {
     child: Child,
@@ -47,6 +50,25 @@ impl Process {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Seconds of processor time that it has used, in user and kernel mode together.
+    #[must_use]
+    pub fn processor_seconds(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap_or_default();
+        // The name in parentheses may hold anything; times are the 12th and 13th field after it (proc(5)).
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let times = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
+        times.sum::<f64>() / TICKS_PER_SECOND
+    }
+
+    /// MiB of memory that it holds.
+    #[must_use]
+    pub fn resident_mebibytes(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        kibibytes.unwrap_or_default() / 1024.0
     }
 
     /// Its exit status, when it has ended.

@@ -23,6 +23,12 @@ enum Name {
     Cold,
     /// Operations per second through plane and host.
     Dispatch,
+    /// A graph of a thousand steps.
+    Graph,
+    /// Ten thousand nodes on one plane.
+    Fleet,
+    /// Pages of a list of a million operations, on SQLite and on PostgreSQL.
+    List,
     /// Memory of a thousand attempts that wait, against bare wasmtime.
     Density,
     /// A layer of 1 GB against skopeo.
@@ -43,15 +49,19 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     {
         eprintln!("the 18 MB component is left out: {error:#}");
     }
-    let (package, bench) = match options.name {
-        Name::Step => ("fettle-host", "step"),
-        Name::Cold => ("fettle-host", "cold"),
-        Name::Dispatch => ("fettle-tests", "dispatch"),
-        Name::Density => ("fettle-host", "density"),
-        Name::Pull => ("fettle-tests", "pull"),
+    let (packages, bench): (&[&str], _) = match options.name {
+        Name::Step => (&["fettle-host"], "step"),
+        Name::Cold => (&["fettle-host"], "cold"),
+        Name::Dispatch => (&["fettle-tests"], "dispatch"),
+        Name::Graph => (&["fettle-tests"], "graph"),
+        Name::Fleet => (&["fettle-tests"], "fleet"),
+        Name::List => (&["fettle-store-sqlite", "fettle-store-postgres"], "list"),
+        Name::Density => (&["fettle-host"], "density"),
+        Name::Pull => (&["fettle-tests"], "pull"),
     };
     let mut command = cargo();
-    command.args(["bench", "--quiet", "-p", package, "--bench", bench]);
+    command.args(["bench", "--quiet", "--bench", bench]);
+    command.args(packages.iter().flat_map(|package| ["-p", package]));
     if options.json { tools::run(&mut command) } else { table(&tools::output(&mut command)?) }
 }
 

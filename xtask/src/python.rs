@@ -70,13 +70,18 @@ fn copied(source: &Path, name: &str) -> anyhow::Result<PathBuf> {
 
 /// The tool, in an environment of its own below `target`.
 fn tool(requirements: &Path) -> anyhow::Result<PathBuf> {
-    let environment = directory().join("environment");
-    let tool = environment.join("bin/componentize-py");
+    environment(&directory().join("environment"), requirements, "componentize-py")
+}
+
+/// A program from PyPI in an environment of its own, with what its `requirements.txt` pins; made again when that
+/// changes.
+pub(crate) fn environment(environment: &Path, requirements: &Path, program: &str) -> anyhow::Result<PathBuf> {
+    let tool = environment.join("bin").join(program);
     if tool.is_file() && is_newer(&environment.join("pyvenv.cfg"), &[requirements.to_owned()])? {
         return Ok(tool);
     }
-    ensure!(installed("python3", "python3"), "python3 is missing; install it to build steps in Python");
-    let make = || tools::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment));
+    ensure!(installed("python3", "python3"), "python3 is missing; install it to run {program}");
+    let make = || tools::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(environment));
     // Debian has `venv` in a package of its own.
     ensure!(
         make().is_ok() || install("python3-venv") && make().is_ok(),
@@ -85,7 +90,7 @@ fn tool(requirements: &Path) -> anyhow::Result<PathBuf> {
     let mut pip = Command::new(environment.join("bin/pip"));
     pip.args(["install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:"]);
     tools::run(pip.arg("--requirement").arg(requirements))
-        .context("componentize-py cannot be installed; is there a way to PyPI?")?;
+        .with_context(|| format!("{program} cannot be installed; is there a way to PyPI?"))?;
     Ok(tool)
 }
 

@@ -25,12 +25,12 @@ impl StepPackage {
     }
 }
 
-/// All of them: the workspace's members below `steps/` that are built as a `cdylib`, and the one that
-/// attacks the host in its tests.
+/// All of them: the workspace's members below `steps/` that are built as a `cdylib`, the one that attacks the host in its
+/// tests, and the one whose outcome nobody knows there.
 pub(crate) fn packages() -> anyhow::Result<Vec<StepPackage>> {
     let text = output(cargo().args(["metadata", "--no-deps", "--format-version=1"]))?;
     let metadata: Value = serde_json::from_str(&text).context("cargo metadata is malformed")?;
-    let places = [root().join("steps"), root().join("tests/hostile")];
+    let places = [root().join("steps"), root().join("tests/hostile"), root().join("tests/ticket")];
     let mut found = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap_or_default());

@@ -17,8 +17,12 @@ pub(crate) struct Options {
 }
 
 /// Programs that suites need, and the Debian packages that have them.
-const PARTS: [(&str, &str); 3] =
-    [("docker-registry", "docker-registry"), ("skopeo", "skopeo"), ("promtool", "prometheus")];
+const PARTS: [(&str, &str); 4] = [
+    ("docker-registry", "docker-registry"),
+    ("skopeo", "skopeo"),
+    ("promtool", "prometheus"),
+    ("iptables", "iptables"),
+];
 
 /// The package of PostgreSQL, whose programs are on nobody's path. Its own server is not used: each test starts one.
 const POSTGRESQL: &str = "postgresql";
@@ -28,7 +32,7 @@ const WHAT: [&str; 3] = ["--workspace", "--features", "fettle-tests/crash-points
 
 /// Scenarios that run a second time, with the plane on PostgreSQL: what goes from end to end, and what is killed.
 const ON_POSTGRESQL: &str = "package(fettle-tests) and binary(scenarios) and (test(submissions::) or test(stage_a_model::) \
-     or test(interruptions::) or test(refusals::))";
+     or test(interruptions::) or test(refusals::) or test(the_plane_survives_a_kill_at_every_store_write))";
 
 fn tests(options: &Options) -> std::process::Command {
     let mut command = cargo();
@@ -38,6 +42,12 @@ fn tests(options: &Options) -> std::process::Command {
         command.env("FETTLE_HOSTILE_SECONDS", "120");
     }
     command
+}
+
+/// Schemathesis, for the test of the API against its own description.
+fn fuzzer() -> anyhow::Result<()> {
+    let requirements = tools::root().join("plane/tests/it/conformance/requirements.txt");
+    python::environment(&tools::target().join("tools/schemathesis"), &requirements, "schemathesis").map(drop)
 }
 
 /// The command.
@@ -58,6 +68,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     match python::build() {
         Err(error) if options.all => return Err(error.context("steps in Python cannot be built, and suites need them")),
         Err(error) => eprintln!("tests of steps in Python are skipped: {error:#}"),
+        Ok(()) => {}
+    }
+    match fuzzer() {
+        Err(error) if options.all => return Err(error.context("the API's description cannot be tested")),
+        Err(error) => eprintln!("the test of the API's description is skipped: {error:#}"),
         Ok(()) => {}
     }
     // No other runner knows the examples in the documentation.

@@ -207,6 +207,7 @@ async fn agent(options: &Options, data: &Path, plane: &str, trust: PathBuf) -> a
         label: Vec::new(),
         slots: 4,
         concurrency: 8,
+        cancel_grace: fettle_host::executor::CANCEL_GRACE,
         keep_cassettes: fettle_host::executor::journal::Bounds::default().count,
         keep_cassettes_megabytes: fettle_host::command::CASSETTE_MEGABYTES,
         code_cache_megabytes: fettle_host::command::CODE_CACHE_MEGABYTES,

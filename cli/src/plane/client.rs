@@ -7,8 +7,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
-    Amendment, Definition, LogLine, NewDefinition, NewOperation, Node, Operation, PlaneError, PlannedOperation,
-    Problem, Retry, view::Page,
+    Amendment, Definition, ForceProbe, LogLine, NewDefinition, NewOperation, Node, Operation, PlaneError,
+    PlannedOperation, Problem, Recover, Retry, view::Page,
 };
 
 /// Longest time to a connection.
@@ -90,7 +90,7 @@ impl PlaneClient {
     /// # Errors
     /// When the plane refuses or does not answer.
     pub async fn definitions(&self) -> Result<Vec<Definition>, PlaneError> {
-        Ok(self.get::<Page<Definition>>(&["admin", "operation-definitions"], &[]).await?.items)
+        self.all(&["admin", "operation-definitions"]).await
     }
 
     /// One definition, by id or `type@version`.
@@ -106,7 +106,7 @@ impl PlaneClient {
     /// # Errors
     /// When the plane refuses or does not answer.
     pub async fn nodes(&self) -> Result<Vec<Node>, PlaneError> {
-        Ok(self.get::<Page<Node>>(&["nodes"], &[]).await?.items)
+        self.all(&["nodes"]).await
     }
 
     /// One node, by name or id.
@@ -187,6 +187,22 @@ impl PlaneClient {
         self.post(&["projects", &self.project, "operations", id, "retry"], retry).await
     }
 
+    /// Asks the nodes of an operation whether steps have happened of which nobody knows it.
+    ///
+    /// # Errors
+    /// When there is none, nothing of it is in question, or the plane does not answer.
+    pub async fn force_probe(&self, id: &str, asked: &ForceProbe) -> Result<Operation, PlaneError> {
+        self.post(&["projects", &self.project, "operations", id, "force-probe"], asked).await
+    }
+
+    /// Says whether a step has happened of which nobody knows it.
+    ///
+    /// # Errors
+    /// When there is none, it is known how it ended, or the plane does not answer.
+    pub async fn recover(&self, id: &str, said: &Recover) -> Result<Operation, PlaneError> {
+        self.post(&["projects", &self.project, "operations", id, "recover"], said).await
+    }
+
     /// A page of log lines after `cursor`; empty when there are no more.
     ///
     /// # Errors
@@ -247,6 +263,19 @@ impl PlaneClient {
         query: &[(&str, String)],
     ) -> Result<T, PlaneError> {
         self.answer(self.http.request(Method::GET, self.url(path)).query(query)).await
+    }
+
+    /// All entries of a list, page after page.
+    pub(super) async fn all<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Vec<T>, PlaneError> {
+        let mut found = Vec::new();
+        let mut query = vec![("page_size", PAGE.to_string())];
+        loop {
+            let page: Page<T> = self.get(path, &query).await?;
+            found.extend(page.items);
+            let Some(cursor) = page.next_cursor else { return Ok(found) };
+            query.truncate(1);
+            query.push(("cursor", cursor));
+        }
     }
 
     pub(super) async fn post<T: DeserializeOwned>(

@@ -10,7 +10,7 @@ use reqwest::{Method, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{NewOperation, PlaneClient, PlaneError, view::Page};
+use super::{NewOperation, PlaneClient, PlaneError};
 
 /// Whose overlay it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,15 +148,7 @@ impl PlaneClient {
     /// # Errors
     /// When the plane refuses or does not answer.
     pub async fn operation_policies(&self, scope: &PolicyScope) -> Result<Vec<OperationPolicy>, PlaneError> {
-        let mut found = Vec::new();
-        let mut query = vec![("page_size", "200".to_owned())];
-        loop {
-            let page: Page<OperationPolicy> = self.get(&self.policy_path(scope, None), &query).await?;
-            found.extend(page.items);
-            let Some(cursor) = page.next_cursor else { return Ok(found) };
-            query.truncate(1);
-            query.push(("cursor", cursor));
-        }
+        self.all(&self.policy_path(scope, None)).await
     }
 
     /// Writes what a scope says: in place of the state that `etag` names, or where nothing was said.

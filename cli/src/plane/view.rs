@@ -1,5 +1,8 @@
 //! What the plane answers. Fields that this program does not know are kept, so that `--json` shows them.
 
+mod definition;
+mod request;
+
 use std::collections::BTreeMap;
 
 use fettle_model::{
@@ -7,80 +10,18 @@ use fettle_model::{
     failure::Failure,
     operation::{OperationStatus, StepStatus},
     plan::Plan,
+    settlement::Settlement,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use self::{
+    definition::{Amendment, Definition, NewDefinition, Sources},
+    request::{ForceProbe, NewOperation, Recover, Retry, TargetSelector},
+};
+
 /// Fields of an answer that have no name here.
-type Rest = Map<String, Value>;
-
-/// An operation that is asked for.
-#[derive(Clone, Debug, Serialize)]
-pub struct NewOperation {
-    /// Name of the operation type.
-    pub operation_type: String,
-    /// Its version.
-    pub version: String,
-    /// Its inputs.
-    pub inputs: Value,
-    /// Where.
-    pub target_selector: TargetSelector,
-    /// The same request with the same key makes one operation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idempotency_key: Option<String>,
-    /// 0 to 9; the higher goes first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<u8>,
-    /// The longest that it may take.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_seconds: Option<u64>,
-    /// How many nodes may work on it at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_parallel_nodes: Option<u32>,
-    /// How many nodes may fail before no further node is started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failure_budget: Option<u32>,
-}
-
-/// Which nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TargetSelector {
-    /// One, by name or id.
-    Node(String),
-    /// All of which an expression is true.
-    Label(String),
-    /// Those of a node group.
-    Group(String),
-    /// Those of an allocation.
-    Allocation(String),
-}
-
-impl TargetSelector {
-    /// What people call it.
-    #[must_use]
-    pub fn words(&self) -> String {
-        match self {
-            Self::Node(name) => name.clone(),
-            Self::Label(expression) => format!("nodes with {expression}"),
-            Self::Group(name) => format!("group {name}"),
-            Self::Allocation(name) => format!("allocation {name}"),
-        }
-    }
-}
-
-/// Another run of an operation.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Retry {
-    /// Only on these nodes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<Vec<String>>,
-    /// Whether steps run again of which nobody knows whether they happened.
-    pub accept_unknown: bool,
-    /// The longest that the new run may take.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_seconds: Option<u64>,
-}
+pub(super) type Rest = Map<String, Value>;
 
 /// An operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -122,6 +63,9 @@ pub struct Operation {
     /// Calls that its steps were denied; only where one operation is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denials: Option<Vec<DeniedCall>>,
+    /// What whoever submits it should know; only in the answer to that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
     /// Everything else.
     #[serde(flatten)]
     pub rest: Rest,
@@ -189,6 +133,15 @@ pub struct NodeTask {
     /// Everything else.
     #[serde(flatten)]
     pub rest: Rest,
+}
+
+/// Something that whoever asked should know, although it is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// Stable.
+    pub code: String,
+    /// What it is, and what to do.
+    pub message: String,
 }
 
 /// A reason to wait.
@@ -265,6 +218,9 @@ pub struct Step {
     /// The step before it that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because_of: Option<String>,
+    /// What became of an attempt whose end nobody saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settlement: Option<Settlement>,
     /// Everything else.
     #[serde(flatten)]
     pub rest: Rest,
@@ -286,6 +242,9 @@ pub struct PlannedOperation {
     /// Why that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_problem: Option<String>,
+    /// What whoever would submit it should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
 }
 
 /// A node that an operation would be for.
@@ -320,87 +279,6 @@ pub struct PlannedAccess {
     /// All of it.
     #[serde(flatten)]
     pub access: StepAccess,
-}
-
-/// A registered version of an operation definition.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Definition {
-    /// Its id.
-    pub id: String,
-    /// Its type.
-    pub operation_type: String,
-    /// Its version.
-    pub version: String,
-    /// One sentence.
-    #[serde(default)]
-    pub summary: String,
-    /// Whether it can be used.
-    pub status: String,
-    /// The signed documents.
-    pub sources: Sources,
-    /// Its steps.
-    #[serde(default)]
-    pub steps: Vec<DefinedStep>,
-    /// RFC 3339.
-    pub created_at: String,
-    /// The whole document; only where one version is shown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub definition: Option<fettle_model::definition::Definition>,
-    /// Everything else.
-    #[serde(flatten)]
-    pub rest: Rest,
-}
-
-/// Where the signed documents are.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Sources {
-    /// The operation definition.
-    pub definition: String,
-    /// The step catalog.
-    pub catalog: String,
-    /// The policy bundle.
-    pub policy: String,
-}
-
-/// A version to be registered.
-#[derive(Clone, Debug, Serialize)]
-pub struct NewDefinition {
-    /// The signed documents.
-    #[serde(flatten)]
-    pub sources: Sources,
-    /// Whether it stays a draft.
-    pub draft: bool,
-}
-
-/// What becomes of a draft; what is none stays as it is.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Amendment {
-    /// The operation definition.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub definition: Option<String>,
-    /// The step catalog.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub catalog: Option<String>,
-    /// The policy bundle.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<String>,
-    /// Whether it is published.
-    pub publish: bool,
-}
-
-/// A step of a definition.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct DefinedStep {
-    /// Its name.
-    pub id: String,
-    /// Its kind.
-    pub uses: String,
-    /// Steps before it.
-    #[serde(default)]
-    pub needs: Vec<String>,
-    /// What implements it.
-    #[serde(default)]
-    pub component: Option<String>,
 }
 
 /// A node.
@@ -498,6 +376,8 @@ pub struct EventPayload {
     pub retry_in_ms: Option<u64>,
     /// The step whose failure kept this one from starting.
     pub because_of: Option<String>,
+    /// What became of an attempt whose end nobody saw.
+    pub settlement: Option<Settlement>,
 }
 
 /// A page of a list.

@@ -40,6 +40,9 @@ fn happened(known: Option<&StepState>, event: &Event) -> String {
     };
     let why = || told.failure.as_ref().map(|failure| format!(": {}", clean(&failure.to_string()))).unwrap_or_default();
     let attempt = told.attempt_number.unwrap_or(0);
+    if let Some(settlement) = &told.settlement {
+        return format!("{}: {}", settlement.finding.words(), clean(&settlement.message));
+    }
     match told.step_status.unwrap_or(StepStatus::Running) {
         StepStatus::Pending => "pending".to_owned(),
         StepStatus::Running => match told.retry_in_ms.map(Duration::from_millis) {

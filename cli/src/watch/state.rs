@@ -161,6 +161,11 @@ impl StepState {
 
     fn event(&mut self, event: &Event) {
         let told = &event.payload;
+        if let Some(settlement) = &told.settlement {
+            // It says what an attempt came to, and nothing of how far the step is.
+            self.text = clean(&settlement.message);
+            return;
+        }
         self.status = told.step_status.unwrap_or(self.status);
         self.attempt = told.attempt_number.unwrap_or(self.attempt);
         self.percent = told.step_percent;

@@ -27,7 +27,9 @@ async fn a_version_is_drafted_published_deprecated_and_retired() {
     assert_eq!(bench.say(&["definition", "amend", "try.it@v2", "--publish"]).await, "try.it@v2 is published");
     assert_eq!(submit(&bench, "try.it@v2").await.0, 0);
     assert_eq!(bench.say(&["definition", "deprecate", "try.it@v1"]).await, "try.it@v1 is deprecated");
-    assert_eq!(submit(&bench, "try.it@v1").await.0, 0, "what is deprecated can be used");
+    let (code, warning) = submit(&bench, "try.it@v1").await;
+    let told = "warning: try.it@v1 is deprecated and will go; move on to try.it@v2\n";
+    assert_eq!((code, warning.as_str()), (0, told), "what is deprecated can be used");
     assert_eq!(bench.say(&["definition", "retire", "try.it@v1"]).await, "try.it@v1 is retired");
     let (code, error) = submit(&bench, "try.it@v1").await;
     assert!(code == 3 && error.contains("try.it@v1 is retired"), "{code}: {error}");

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod lives;
+mod node_sets;
 mod replays;
 mod workbench;
 

@@ -154,6 +154,7 @@ async fn executor(node: &TestNode, data: &std::path::Path, client: RegistryClien
         journal,
         clock: Clock::system(),
         concurrency: CONCURRENCY,
+        cancel_grace: fettle_host::executor::CANCEL_GRACE,
         host_id: Arc::from("bench"),
         pressure,
         metrics: HostMetrics::default(),

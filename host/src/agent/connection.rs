@@ -9,15 +9,26 @@ use fettle_telemetry::span;
 use fettle_wire::node::node_protocol_client::NodeProtocolClient;
 use tonic::{
     Request, Status,
+    body::Body,
+    codegen::{Service, StdError, http},
     metadata::AsciiMetadataValue,
     service::{Interceptor, interceptor::InterceptedService},
-    transport::{Channel, Endpoint},
+    transport::Endpoint,
 };
+use tower::{ServiceExt as _, util::BoxCloneSyncService};
 
 /// Bytes of the largest message that is taken.
 const LARGEST_MESSAGE: usize = 64 << 20;
 
-pub(super) type Client = NodeProtocolClient<InterceptedService<Channel, Secret>>;
+/// What carries calls to a plane and answers back.
+pub type Transport = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, TransportError>;
+
+/// A call or its answer was lost on the way.
+#[derive(Debug, thiserror::Error)]
+#[error("the plane was not reached")]
+pub struct TransportError(#[source] StdError);
+
+pub(super) type Client = NodeProtocolClient<InterceptedService<Transport, Secret>>;
 
 /// Why no connection can be set up.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +68,7 @@ impl Interceptor for Secret {
 }
 
 /// Connects when first used, and again when the connection breaks.
-pub(super) fn connect(address: &str, secret: Secret) -> Result<Client, ConnectError> {
+pub(super) fn connect(address: &str) -> Result<Transport, ConnectError> {
     let endpoint = Endpoint::from_shared(address.to_owned())
         .map_err(|source| ConnectError { address: address.to_owned(), source })?;
     let channel = endpoint
@@ -67,6 +78,24 @@ pub(super) fn connect(address: &str, secret: Secret) -> Result<Client, ConnectEr
         .keep_alive_timeout(Duration::from_secs(10))
         .keep_alive_while_idle(true)
         .connect_lazy();
+    Ok(transport(channel))
+}
+
+/// Anything that carries calls.
+pub fn transport<S>(service: S) -> Transport
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error: Into<StdError>>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+{
+    BoxCloneSyncService::new(service.map_err(|error: S::Error| TransportError(error.into())))
+}
+
+/// Calls a plane through this.
+pub(super) fn client(transport: Transport, secret: Secret) -> Client {
     // A lease carries the outputs of all steps that are done.
-    Ok(NodeProtocolClient::with_interceptor(channel, secret).max_decoding_message_size(LARGEST_MESSAGE))
+    NodeProtocolClient::with_interceptor(transport, secret).max_decoding_message_size(LARGEST_MESSAGE)
 }

@@ -14,12 +14,12 @@ use std::{
 };
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use fettle_model::task::Task;
+use fettle_model::task::{Epoch, Task};
 use fettle_telemetry::{
     Options,
     listen::{self, Endpoint, ListenError, Refresh},
 };
-use fettle_wire::node::{HeartbeatRequest, RegisterRequest};
+use fettle_wire::node::{ExtendRequest, HeartbeatRequest, RegisterRequest, Verdict};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
@@ -34,7 +34,7 @@ use crate::executor::{
     journal::{Held, JournalError},
 };
 
-pub use self::connection::ConnectError;
+pub use self::connection::{ConnectError, Transport, TransportError, transport};
 pub use self::identity::IdentityError;
 
 /// How long running steps may go on after the host was told to stop.
@@ -95,6 +95,8 @@ pub struct Agent {
     client: Client,
     secret: Secret,
     workers: Mutex<BTreeMap<String, Worker>>,
+    /// Tasks that were put down because their leases were lost, with the epochs of these.
+    lost: Mutex<BTreeMap<String, Epoch>>,
     /// Grows whenever a worker ends, so that the plane hears of the free slot.
     ended: watch::Sender<u64>,
     running: tokio::sync::Semaphore,
@@ -116,17 +118,24 @@ impl Agent {
     /// # Errors
     /// When the plane's address is malformed.
     pub fn new(settings: Settings, executor: Executor) -> Result<Arc<Self>, AgentError> {
+        let transport = connection::connect(&settings.plane)?;
+        Ok(Self::over(transport, settings, executor))
+    }
+
+    /// The same, with something else than the network between it and the plane.
+    #[must_use]
+    pub fn over(transport: Transport, settings: Settings, executor: Executor) -> Arc<Self> {
         let secret = Secret::default();
-        let client = connection::connect(&settings.plane, secret.clone())?;
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             running: tokio::sync::Semaphore::new(settings.slots as usize),
             settings,
             executor,
-            client,
+            client: connection::client(transport, secret.clone()),
             secret,
             workers: Mutex::default(),
+            lost: Mutex::default(),
             ended: watch::Sender::new(0),
-        }))
+        })
     }
 
     /// Runs until `stop`: takes leases, executes, reports. Running steps get a time of grace.
@@ -173,6 +182,10 @@ impl Agent {
 
     fn workers(&self) -> MutexGuard<'_, BTreeMap<String, Worker>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lost(&self) -> MutexGuard<'_, BTreeMap<String, Epoch>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn wind_down(&self, mut tasks: JoinSet<()>) -> Result<(), AgentError> {
@@ -253,6 +266,26 @@ impl Agent {
             let request = HeartbeatRequest { node_id: node_id.to_string() };
             if let Err(status) = self.client.clone().heartbeat(request).await {
                 tracing::debug!(reason = status.message(), "a heartbeat did not arrive");
+                continue;
+            }
+            self.forget_what_is_over(&node_id).await;
+        }
+    }
+
+    /// Asks about tasks whose leases were lost. One that is not leased again, because it was canceled meanwhile, is
+    /// told of in no other way. A lost lease cannot be extended, so asking changes nothing.
+    async fn forget_what_is_over(&self, node_id: &str) {
+        let lost: Vec<(String, Epoch)> = self.lost().clone().into_iter().collect();
+        for (task_id, epoch) in lost {
+            let request = ExtendRequest { node_id: node_id.to_owned(), task_id: task_id.clone(), epoch: epoch.0 };
+            let answer = self.client.clone().extend(request).await.map(tonic::Response::into_inner);
+            if !answer.is_ok_and(|answer| answer.verdict() == Verdict::Ended) {
+                continue;
+            }
+            self.lost().remove(&task_id);
+            if let Err(error) = self.executor.journal.forget(&task_id).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(task_id, error, "a task that is over could not be forgotten");
             }
         }
     }

@@ -2,12 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fettle_model::task::Epoch;
+use fettle_model::{
+    digest::Digest,
+    task::{Epoch, Task, TaskOutcome},
+};
 use fettle_telemetry::{TraceParent, span};
 use fettle_wire::{
     convert,
     node::{AckRequest, Lease, PullFree, PullHello, PullRequest, PullResponse, pull_request, pull_response},
 };
+use futures::{StreamExt as _, future::join_all};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +19,12 @@ use tonic::Status;
 
 use super::{Agent, backoff, worker};
 use crate::executor::journal::Accepted;
+
+/// Artifacts the plane is told of at most.
+const MOST_ARTIFACTS: usize = 128;
+
+/// Messages that are taken together at most.
+const TOGETHER: usize = 64;
 
 /// Holds the stream open until `stop`, whatever happens to the connection.
 pub(super) async fn run(agent: &Arc<Agent>, node_id: &Arc<str>, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
@@ -48,21 +58,24 @@ async fn hold(
     let held_task_ids = agent.workers().keys().cloned().collect();
     let mut pressure = agent.executor.pressure.subscribe();
     let mut announced = agent.free_slots();
-    let hello = PullHello { node_id: node_id.to_string(), held_task_ids, free_slots: announced };
+    let hello = PullHello {
+        node_id: node_id.to_string(),
+        held_task_ids,
+        free_slots: announced,
+        held_artifacts: agent.executor.shelf.held(MOST_ARTIFACTS).await.iter().map(Digest::short).collect(),
+    };
     send(&requests, pull_request::Request::Hello(hello)).await?;
-    let mut incoming = agent.client.clone().pull(ReceiverStream::new(outgoing)).await?.into_inner();
+    let incoming = agent.client.clone().pull(ReceiverStream::new(outgoing)).await?.into_inner();
+    let mut messages = incoming.ready_chunks(TOGETHER);
     *waits = backoff();
     loop {
         tokio::select! {
-            message = incoming.message() => match message? {
-                Some(PullResponse { response: Some(response) }) => {
-                    if !take(agent, node_id, tasks, response).await {
-                        // The plane counts the slot as taken.
-                        announced = announce(agent, &requests, None).await?;
-                    }
+            message = messages.next() => {
+                let Some(message) = message else { return Ok(()) };
+                if !take_all(agent, node_id, tasks, message).await? {
+                    // The plane counts the slot as taken.
+                    announced = announce(agent, &requests, None).await?;
                 }
-                Some(PullResponse { response: None }) => {}
-                None => return Ok(()),
             },
             _ = ended.changed() => announced = announce(agent, &requests, None).await?,
             _ = pressure.changed() => announced = announce(agent, &requests, Some(announced)).await?,
@@ -84,57 +97,79 @@ async fn send(requests: &mpsc::Sender<PullRequest>, request: pull_request::Reque
     requests.send(PullRequest { request: Some(request) }).await.map_err(|_| Status::unavailable("the connection ended"))
 }
 
-/// Does what the plane says; false when a lease was not taken.
-async fn take(
+/// Does what the plane says; false when a lease was not taken. Leases that arrive together are journaled together, and
+/// what follows on a lease finds its task.
+async fn take_all(
     agent: &Arc<Agent>,
     node_id: &Arc<str>,
     tasks: &mut JoinSet<()>,
-    response: pull_response::Response,
-) -> bool {
-    match response {
-        pull_response::Response::Lease(lease) => {
-            if let Err(reason) = take_lease(agent, node_id, tasks, lease).await {
+    messages: Vec<Result<PullResponse, Status>>,
+) -> Result<bool, Status> {
+    let (mut leases, mut all_taken) = (Vec::new(), true);
+    for message in messages {
+        match message?.response {
+            Some(pull_response::Response::Lease(lease)) => leases.push(lease),
+            Some(pull_response::Response::Cancel(cancel)) => {
+                all_taken &= take_leases(agent, node_id, tasks, std::mem::take(&mut leases)).await;
+                if let Some(worker) = agent.workers().get(&cancel.task_id) {
+                    worker.signals.cancel.cancel();
+                }
+            }
+            None => {}
+        }
+    }
+    Ok(take_leases(agent, node_id, tasks, leases).await && all_taken)
+}
+
+async fn take_leases(agent: &Arc<Agent>, node_id: &Arc<str>, tasks: &mut JoinSet<()>, leases: Vec<Lease>) -> bool {
+    let mut all_taken = true;
+    for taken in join_all(leases.into_iter().map(|lease| accept(agent, node_id, lease))).await {
+        match taken {
+            Ok(taken) => begin(agent, tasks, taken),
+            Err(reason) => {
                 // Without an acknowledgement the plane leases it again when this lease has expired.
                 tracing::error!(reason, "a lease was not taken");
-                return false;
-            }
-        }
-        pull_response::Response::Cancel(cancel) => {
-            if let Some(worker) = agent.workers().get(&cancel.task_id) {
-                worker.signals.cancel.cancel();
+                all_taken = false;
             }
         }
     }
-    true
+    all_taken
 }
 
-async fn take_lease(
-    agent: &Arc<Agent>,
-    node_id: &Arc<str>,
-    tasks: &mut JoinSet<()>,
-    lease: Lease,
-) -> Result<(), String> {
+/// A lease that is in the journal.
+struct Taken {
+    task: Task,
+    epoch: Epoch,
+    lease: Duration,
+    place: Option<TraceParent>,
+    /// How its task ended, when it has.
+    outcome: Option<TaskOutcome>,
+}
+
+async fn accept(agent: &Agent, node_id: &Arc<str>, lease: Lease) -> Result<Taken, String> {
     agent.executor.metrics.leases_received.inc();
     let mut task = convert::task(&lease.task).map_err(|status| status.message().to_owned())?;
     // Whatever else a plane says there is not kept.
     task.trace_parent = lease.traceparent.parse::<TraceParent>().ok().map(|place| place.to_string());
     task.org_id = (!lease.org_id.is_empty()).then_some(lease.org_id);
-    let place = worker::place(&task);
     if task.task_id != lease.task_id || task.node_id != **node_id {
         return Err(format!("the lease of task {} holds a task for another node or of another id", lease.task_id));
     }
-    let epoch = Epoch(lease.epoch);
-    let accepted = agent.executor.journal.accept(&task, epoch).await.map_err(|error| error.to_string())?;
-    let acknowledge = AckRequest { node_id: node_id.to_string(), task_id: task.task_id.clone(), epoch: epoch.0 };
+    let (epoch, journal) = (Epoch(lease.epoch), &agent.executor.journal);
+    let outcome = match journal.accept(&task, epoch).await.map_err(|error| error.to_string())? {
+        Accepted::New => None,
+        Accepted::Known => journal.outcome(&task.task_id).await.map_err(|error| error.to_string())?,
+    };
+    let lease = Duration::from_secs(lease.lease_seconds.max(1).into());
+    Ok(Taken { place: worker::place(&task), task, epoch, lease, outcome })
+}
+
+fn begin(agent: &Arc<Agent>, tasks: &mut JoinSet<()>, taken: Taken) {
+    let Taken { task, epoch, lease, place, outcome } = taken;
+    let acknowledge = AckRequest { node_id: task.node_id.clone(), task_id: task.task_id.clone(), epoch: epoch.0 };
     let known = agent.workers().get(&task.task_id).map(|worker| worker.renew(epoch, place));
     if known.is_none() {
-        let outcome = match accepted {
-            Accepted::New => None,
-            Accepted::Known => {
-                agent.executor.journal.outcome(&task.task_id).await.map_err(|error| error.to_string())?
-            }
-        };
-        let lease = Duration::from_secs(lease.lease_seconds.max(1).into());
+        agent.lost().remove(&task.task_id);
         worker::start(agent, task, (epoch, lease), outcome, tasks);
     }
     // The next lease does not wait for the answer. One that is lost makes the plane lease again, under a
@@ -153,7 +188,6 @@ async fn take_lease(
         }
     };
     tasks.spawn(span::within(tracing::Span::none(), place, acknowledged));
-    Ok(())
 }
 
 impl Agent {

@@ -221,6 +221,8 @@ impl Work<'_> {
     /// The lease is lost: what runs is stopped, and the journal keeps how far it was.
     pub(super) fn put_down(&self) {
         tracing::warn!(task_id = self.task.task_id, "the lease is lost; the task is put down");
+        let epoch = *self.epoch.borrow();
+        self.agent.lost().insert(self.task.task_id.clone(), epoch);
         self.signals.put_down.cancel();
     }
 

@@ -23,6 +23,7 @@ use fettle_model::{
     grant::{Capability, Grants},
     policy::PolicyBundle,
 };
+use tokio_util::sync::CancellationToken;
 use wasmtime::component::{HasSelf, Linker};
 
 pub use self::report::denials;
@@ -153,6 +154,11 @@ impl Configured {
         })
     }
 
+    /// Whether the step may write files at all.
+    pub(crate) fn may_write(&self) -> bool {
+        self.files.may_write()
+    }
+
     /// Removes what interrupted work left where the step may write.
     pub(crate) fn sweep(&self) {
         self.files.sweep();
@@ -172,6 +178,17 @@ impl Configured {
             denials,
             report,
         }
+    }
+}
+
+impl Prepared {
+    /// Asks what the attempt has started to end once `stop` is canceled: programs get a signal, transfers break off.
+    #[must_use]
+    pub(crate) fn stopped_by(mut self, stop: &CancellationToken) -> Self {
+        self.exec.stop = stop.clone();
+        self.transfer.stop = stop.clone();
+        self.http.stop = stop.clone();
+        self
     }
 }
 

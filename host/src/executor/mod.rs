@@ -1,5 +1,7 @@
 //! Executes one task: verify, plan, preflight, run the graph, journal everything.
 
+mod component;
+mod inquiry;
 pub mod journal;
 mod preflight;
 mod run;
@@ -9,7 +11,7 @@ mod sweep;
 mod undo;
 pub(crate) mod watch;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fettle_model::{
     definition::Backoff,
@@ -30,6 +32,9 @@ use crate::{capabilities::Node, clock::Clock, metrics::HostMetrics, queue::Press
 /// How often a task is prepared before its registry counts as gone: for about two minutes.
 const PREPARATIONS: u32 = 8;
 
+/// How long a step that was asked to end may take, before it is stopped.
+pub const CANCEL_GRACE: Duration = Duration::from_secs(10);
+
 /// What is added to a failure that keeps a resumed task from being prepared.
 const NOT_UNDONE: &str = "; the task had begun on this node, and what it changed there was neither undone nor swept";
 
@@ -48,6 +53,8 @@ pub struct Executor {
     pub clock: Clock,
     /// Steps of one task at once.
     pub concurrency: usize,
+    /// How long a running step may take to end by itself after its operation was canceled.
+    pub cancel_grace: Duration,
     /// Marks the processes of this host.
     pub host_id: Arc<str>,
     /// Who waits for anything of this node.
@@ -87,6 +94,9 @@ impl Executor {
     /// When it was put down, or the journal cannot be written.
     pub async fn execute(&self, task: &Task, signals: &Signals) -> Result<TaskOutcome, Interrupted> {
         let progress = self.journal.progress(&task.task_id).await.map_err(Interrupted::Journal)?;
+        if progress.canceled {
+            signals.cancel.cancel();
+        }
         let begun = progress.has_begun();
         let prepared = tokio::select! {
             prepared = self.prepare(task) => prepared,
@@ -104,12 +114,28 @@ impl Executor {
             }
         };
         tracing::Span::current().record("operation_type", prepared.graph.operation_type.as_str());
-        let outcomes = run::graph(self, task, &prepared, progress, signals).await?;
+        if !task.inquire.is_empty() {
+            return inquiry::answer(self, task, &prepared, progress, signals).await;
+        }
+        let outcomes = tokio::select! {
+            biased;
+            outcomes = run::graph(self, task, &prepared, progress, signals) => outcomes?,
+            error = self.note_cancel(task, signals) => return Err(Interrupted::Journal(error)),
+        };
         let outcome = verdict(&outcomes, signals);
         if outcome != TaskOutcome::Succeeded {
             sweep::unfinished_files(&prepared).await;
         }
         Ok(outcome)
+    }
+
+    /// Journals a cancel when it comes: after a crash nothing is done again that should end. Ends only with an error.
+    async fn note_cancel(&self, task: &Task, signals: &Signals) -> JournalError {
+        signals.cancel.cancelled().await;
+        match self.journal.cancel_task(&task.task_id).await {
+            Ok(()) => std::future::pending().await,
+            Err(error) => error,
+        }
     }
 
     /// Fetches, verifies and links; a registry that is away for a moment is waited for.

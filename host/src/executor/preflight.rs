@@ -14,10 +14,12 @@ use fettle_model::{
 };
 
 use super::{
-    Executor, failure,
+    Executor,
+    component::Component,
+    failure,
     shelf::{Loaded, Resolved, of_load},
 };
-use crate::{capabilities::Configured, sandbox::Step};
+use crate::capabilities::Configured;
 
 /// A task that may run.
 pub(super) struct Prepared {
@@ -28,7 +30,7 @@ pub(super) struct Prepared {
 /// A step that may run.
 pub(super) struct Ready {
     pub(super) planned: PlannedStep,
-    pub(super) component: Step,
+    pub(super) component: Component,
     pub(super) loaded: Arc<Loaded>,
     pub(super) capabilities: Configured,
 }
@@ -89,13 +91,13 @@ async fn ready(
     let access = access::of_step(&Question {
         step: Some(&planned.id),
         descriptor: &loaded.descriptor,
-        imports: Some(&loaded.compiled.imports().capabilities),
+        imports: Some(&loaded.code.imports()),
         grants: Some(&planned.grants),
         policy: Some(policy),
     });
     access.allow()?;
-    let component = executor.sandbox.link(&loaded.compiled, &access.effective).map_err(of_load)?;
-    let component = component.with_limits(&policy.limits, &planned.limits);
+    let limits = (&policy.limits, &planned.limits);
+    let component = loaded.code.link(&executor.sandbox, &access.effective, limits).map_err(of_load)?;
     let capabilities = Configured::new(&executor.node, &access.effective, policy, constraints)?;
     Ok(Ready { planned: planned.clone(), component, loaded, capabilities })
 }

@@ -39,7 +39,7 @@ pub(super) async fn graph(
             running.push(Either::Left(finish(executor, task, closed)));
         }
         for ready in graph.ready(executor.concurrency.saturating_sub(running.len()), signals) {
-            let outputs = graph.outputs(&ready.planned.needs);
+            let outputs = outputs_of(&ready.planned.needs, &graph.outcomes);
             let before = progress.attempts.get(&ready.planned.id).copied();
             running.push(Either::Right(Box::pin(async move {
                 finish(executor, task, step::apply(executor, task, ready, before, outputs, signals).await?).await
@@ -89,15 +89,6 @@ impl<'a> Graph<'a> {
         matches!(self.outcomes.get(id), Some(StepOutcome::Succeeded { .. }))
     }
 
-    /// The outputs of what a step needs: a plan counts everything that its input refers to as needed.
-    fn outputs(&self, needs: &BTreeSet<StepId>) -> BTreeMap<StepId, serde_json::Value> {
-        let output = |id: &StepId| match self.outcomes.get(id)? {
-            StepOutcome::Succeeded { output, .. } => Some((id.clone(), output.clone())),
-            StepOutcome::Failed { .. } | StepOutcome::Skipped { .. } | StepOutcome::Canceled => None,
-        };
-        needs.iter().filter_map(output).collect()
-    }
-
     /// Steps that start now, in the plan's order. After a failure nothing more starts.
     fn ready(&mut self, room: usize, signals: &Signals) -> Vec<&'a Ready> {
         if self.has_failed()
@@ -133,9 +124,18 @@ impl<'a> Graph<'a> {
     }
 }
 
+/// The outputs of what a step needs: a plan counts everything that its input refers to as needed.
+pub(super) fn outputs_of(needs: &BTreeSet<StepId>, outcomes: &Outcomes) -> BTreeMap<StepId, serde_json::Value> {
+    let output = |id: &StepId| match outcomes.get(id)? {
+        StepOutcome::Succeeded { output, .. } => Some((id.clone(), output.clone())),
+        StepOutcome::Failed { .. } | StepOutcome::Skipped { .. } | StepOutcome::Canceled => None,
+    };
+    needs.iter().filter_map(output).collect()
+}
+
 /// Journals how a step ended, together with the report of it. A step that may be repeated is not waited for:
 /// nobody hears of its result before it is durable, and nothing that may not be repeated starts before.
-async fn finish(
+pub(super) async fn finish(
     executor: &Executor,
     task: &Task,
     attempted: Attempted,

@@ -22,15 +22,17 @@ use fettle_supply::{ArtifactKind, Supplier, SupplyError};
 use quick_cache::sync::Cache;
 use serde::de::DeserializeOwned;
 
-use super::{failure, preflight::refused};
-use crate::sandbox::{Compiled, LoadError, Sandbox};
+use super::{component::Code, failure, preflight::refused};
+use crate::sandbox::{LoadError, Sandbox};
+#[cfg(feature = "simulation")]
+use crate::simulation::{Library, Scripted};
 
 /// Entries of each kind that are kept.
 const ENTRIES: usize = 128;
 
 /// A component, compiled, with what it says of itself and what was signed of it.
 pub(super) struct Loaded {
-    pub(super) compiled: Arc<Compiled>,
+    pub(super) code: Code,
     pub(super) descriptor: Descriptor,
     pub(super) signed: Option<Descriptor>,
     /// The descriptor's schemas, ready to check values.
@@ -51,8 +53,15 @@ type Key = (Reference, Digest);
 #[derive(Clone)]
 pub struct Shelf(Arc<Inner>);
 
+/// Where everything comes from.
+enum Source {
+    Supplier(Supplier),
+    #[cfg(feature = "simulation")]
+    Library(Library),
+}
+
 struct Inner {
-    supplier: Supplier,
+    source: Source,
     sandbox: Sandbox,
     definitions: Cache<Key, Arc<Definition>>,
     catalogs: Cache<Key, Arc<Catalog>>,
@@ -65,8 +74,19 @@ impl Shelf {
     /// An empty shelf that is filled through `supplier`.
     #[must_use]
     pub fn new(supplier: Supplier, sandbox: Sandbox) -> Self {
+        Self::of(Source::Supplier(supplier), sandbox)
+    }
+
+    /// A shelf that is filled from a library, as if verified.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub fn of_library(library: Library, sandbox: Sandbox) -> Self {
+        Self::of(Source::Library(library), sandbox)
+    }
+
+    fn of(source: Source, sandbox: Sandbox) -> Self {
         Self(Arc::new(Inner {
-            supplier,
+            source,
             sandbox,
             definitions: Cache::new(ENTRIES),
             catalogs: Cache::new(ENTRIES),
@@ -74,6 +94,19 @@ impl Shelf {
             components: Cache::new(ENTRIES),
             graphs: Cache::new(ENTRIES),
         }))
+    }
+
+    /// Digests of what need not be fetched, the newest first, at most so many. Nothing depends on it, so a disk that fails
+    /// is told of where it matters.
+    pub(crate) async fn held(&self, most: usize) -> Vec<Digest> {
+        match &self.0.source {
+            Source::Supplier(supplier) => supplier.held(most).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the artifacts that are kept cannot be listed");
+                Vec::new()
+            }),
+            #[cfg(feature = "simulation")]
+            Source::Library(_) => Vec::new(),
+        }
     }
 
     pub(super) async fn definition(&self, reference: &Reference) -> Result<Arc<Definition>, Failure> {
@@ -119,15 +152,31 @@ impl Shelf {
 
     fn key(&self, reference: &Reference) -> Result<Key, Failure> {
         let failed = |source| SupplyError::Trust { artifact: reference.to_string(), source: Arc::new(source) };
-        let trust = self.0.supplier.trust().map_err(|error| of_supply(&failed(error)))?;
-        Ok((reference.clone(), trust.digest()))
+        let trust = match &self.0.source {
+            Source::Supplier(supplier) => supplier.trust().map_err(|error| of_supply(&failed(error)))?.digest(),
+            #[cfg(feature = "simulation")]
+            Source::Library(_) => Digest::of(&[]),
+        };
+        Ok((reference.clone(), trust))
     }
 
     async fn load(&self, reference: &Reference) -> Result<Arc<Loaded>, Failure> {
-        let artifact = self.0.supplier.artifact(ArtifactKind::Step, reference).await.map_err(|e| of_supply(&e))?;
-        let signed = artifact.descriptor.clone().and_then(|signed| serde_json::from_value(signed).ok());
-        let compiled = self.0.sandbox.compile(artifact.content).await.map_err(of_load)?;
-        let descriptor = self.0.sandbox.describe(&compiled).await.map_err(of_load)?;
+        let (code, descriptor, signed) = match &self.0.source {
+            Source::Supplier(supplier) => {
+                let artifact = supplier.artifact(ArtifactKind::Step, reference).await.map_err(|e| of_supply(&e))?;
+                let signed = artifact.descriptor.clone().and_then(|signed| serde_json::from_value(signed).ok());
+                let compiled = self.0.sandbox.compile(artifact.content).await.map_err(of_load)?;
+                let descriptor = self.0.sandbox.describe(&compiled).await.map_err(of_load)?;
+                (Code::Compiled(compiled), descriptor, signed)
+            }
+            #[cfg(feature = "simulation")]
+            Source::Library(library) => {
+                let descriptor = library.components.get(reference).cloned();
+                let descriptor = descriptor.ok_or_else(|| absent(reference))?;
+                let scripted = Scripted { script: Arc::clone(&library.script), digest: reference.digest };
+                (Code::Scripted(scripted), descriptor.clone(), Some(descriptor))
+            }
+        };
         let schema = |what: &str, schema: &serde_json::Value| {
             Schema::compile(schema).map_err(|reason| {
                 failure(FailureClass::Denied, "step.schema", format!("the {what} schema of {reference} {reason}"))
@@ -135,7 +184,7 @@ impl Shelf {
         };
         let (input, output) =
             (schema("input", &descriptor.input_schema)?, schema("output", &descriptor.output_schema)?);
-        Ok(Arc::new(Loaded { compiled, descriptor, signed, input, output }))
+        Ok(Arc::new(Loaded { code, descriptor, signed, input, output }))
     }
 
     async fn document<T: DeserializeOwned>(
@@ -143,12 +192,26 @@ impl Shelf {
         kind: ArtifactKind,
         reference: &Reference,
     ) -> Result<Arc<T>, Failure> {
-        let artifact = self.0.supplier.artifact(kind, reference).await.map_err(|error| of_supply(&error))?;
-        serde_json::from_slice(&artifact.content).map(Arc::new).map_err(|error| {
+        let content = match &self.0.source {
+            Source::Supplier(supplier) => {
+                supplier.artifact(kind, reference).await.map_err(|error| of_supply(&error))?.content
+            }
+            #[cfg(feature = "simulation")]
+            Source::Library(library) => {
+                let document = library.documents.get(reference).ok_or_else(|| absent(reference))?;
+                document.to_string().into()
+            }
+        };
+        serde_json::from_slice(&content).map(Arc::new).map_err(|error| {
             let message = format!("{reference} is signed and is not a valid {}: {error}", kind.name());
             failure(FailureClass::Denied, "artifact.malformed", message)
         })
     }
+}
+
+#[cfg(feature = "simulation")]
+fn absent(reference: &Reference) -> Failure {
+    failure(FailureClass::Permanent, "supply.absent", format!("the library has no {reference}"))
 }
 
 /// A registry that does not deliver is worth another try; everything else is refused for good.

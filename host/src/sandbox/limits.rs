@@ -13,6 +13,9 @@ pub const MAXIMUM_MEMORY: usize = fettle_model::limits::MOST_MEMORY as usize;
 /// Largest single table the engines are laid out for.
 pub const MAXIMUM_TABLE_ELEMENTS: usize = 1 << 20;
 
+/// The code of the failure of an attempt that took too long.
+pub const WALL_CLOCK: &str = "limit.wall-clock";
+
 /// Bytes of a component's call stack. Part of the engines' layout.
 pub const STACK: usize = 1 << 20;
 
@@ -176,7 +179,7 @@ impl Limit {
             Self::Stack => "limit.stack",
             Self::Handles => "limit.handles",
             Self::Cpu => "limit.cpu",
-            Self::WallClock => "limit.wall-clock",
+            Self::WallClock => WALL_CLOCK,
             Self::HostCall => "limit.host-call-bytes",
             Self::HostBytes => "limit.host-bytes",
             Self::HostCalls => "limit.host-calls",

@@ -35,7 +35,7 @@ pub use self::{
     engine::{Allocation, TickingEngine},
     imports::Imports,
     inert::INTERFACES as INERT_INTERFACES,
-    limits::{Limit, Limits},
+    limits::{Limit, Limits, WALL_CLOCK},
     spent::Spent,
     state::AttemptState,
     tape::Tape,

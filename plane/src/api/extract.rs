@@ -6,7 +6,7 @@ use axum::{
         FromRequest, FromRequestParts, Request,
         rejection::{BytesRejection, FailedToBufferBody},
     },
-    http::request::Parts,
+    http::{HeaderMap, header, request::Parts},
 };
 use fettle_model::violation::Violation;
 use serde::de::DeserializeOwned;
@@ -22,6 +22,9 @@ pub(crate) struct OptionalBody<T>(pub(crate) T);
 
 /// A query.
 pub(crate) struct Query<T>(pub(crate) T);
+
+/// The parameters of a path.
+pub(crate) struct Path<T>(pub(crate) T);
 
 /// Turns `a.b[0].c` into `/a/b/0/c`.
 fn pointer(path: &serde_path_to_error::Path) -> String {
@@ -40,6 +43,7 @@ impl<T: DeserializeOwned> FromRequest<State> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &State) -> Result<Self, Problem> {
+        insist_on_json(request.headers())?;
         parse(&read(request, state).await?).map(Self)
     }
 }
@@ -48,9 +52,22 @@ impl<T: DeserializeOwned + Default> FromRequest<State> for OptionalBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &State) -> Result<Self, Problem> {
+        let json = insist_on_json(request.headers());
         let bytes = read(request, state).await?;
-        if bytes.is_empty() { Ok(Self(T::default())) } else { parse(&bytes).map(Self) }
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        json.and_then(|()| parse(&bytes).map(Self))
     }
+}
+
+/// A page of another origin can make a browser send forms and plain text with no questions asked, but not JSON.
+fn insist_on_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let said = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_json = media_type == "application/json"
+        || media_type.strip_prefix("application/").is_some_and(|subtype| subtype.ends_with("+json"));
+    if is_json { Ok(()) } else { Err(Problem::media_type(&media_type)) }
 }
 
 async fn read(request: Request, state: &State) -> Result<Bytes, Problem> {
@@ -65,6 +82,10 @@ async fn read(request: Request, state: &State) -> Result<Bytes, Problem> {
 fn parse<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
     let value: serde_json::Value = serde_json::from_slice(bytes)
         .map_err(|error| Problem::malformed(format!("the request body is not JSON: {error}")))?;
+    // A list would be taken as the fields of an object in the order in which the code has them.
+    if !value.is_object() {
+        return Err(Problem::invalid(vec![Violation::new("", "write a JSON object")]));
+    }
     serde_path_to_error::deserialize(value)
         .map_err(|error| Problem::invalid(vec![Violation::new(pointer(error.path()), error.inner().to_string())]))
 }
@@ -76,5 +97,17 @@ impl<T: DeserializeOwned> FromRequestParts<State> for Query<T> {
         axum::extract::Query::try_from_uri(&parts.uri)
             .map(|axum::extract::Query(query)| Self(query))
             .map_err(|error| Problem::invalid(vec![Violation::new("?", error.body_text())]))
+    }
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<State> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Problem> {
+        let found = axum::extract::Path::from_request_parts(parts, state).await;
+        found.map(|axum::extract::Path(path)| Self(path)).map_err(|_| {
+            let detail = format!("there is nothing at {}: a name in it is no text", parts.uri.path());
+            Problem::not_found("endpoint.unknown", detail)
+        })
     }
 }

@@ -1,7 +1,8 @@
 //! REST. One endpoint per file; the folder path is the URL.
 
-mod common;
+mod codes;
 pub(crate) mod correlation;
+mod description;
 mod extract;
 mod healthz;
 pub(crate) mod problem;
@@ -17,8 +18,8 @@ use crate::{identity, node, state::State};
 
 /// Everything that is served on the one port.
 pub(crate) fn router(state: State) -> Router {
-    let (rest, mut description) = rest();
-    common::describe(&mut description);
+    let (rest, description) = rest();
+    let description = description::complete(&description);
     let rest = rest
         .route_layer(middleware::from_fn_with_state(state.clone(), identity::authorise))
         .fallback(unknown)
@@ -46,6 +47,8 @@ fn rest() -> (Router<State>, utoipa::openapi::OpenApi) {
         .routes(routes!(v1::projects::operations::show::show))
         .routes(routes!(v1::projects::operations::cancel::cancel))
         .routes(routes!(v1::projects::operations::retry::retry))
+        .routes(routes!(v1::projects::operations::force_probe::force_probe))
+        .routes(routes!(v1::projects::operations::recover::recover))
         .routes(routes!(v1::projects::operations::logs::logs))
         .routes(routes!(v1::projects::operations::events::events))
         .routes(routes!(v1::projects::node_groups::list::list))
@@ -62,6 +65,7 @@ fn rest() -> (Router<State>, utoipa::openapi::OpenApi) {
         ))
         .routes(routes!(v1::projects::operations::decision::decision))
         .merge(policies())
+        .merge(webhooks())
         .routes(routes!(v1::nodes::list::list))
         .routes(routes!(v1::nodes::show::show))
         .split_for_parts()
@@ -81,6 +85,22 @@ fn policies() -> OpenApiRouter<State> {
         .routes(routes!(project::list::list))
         .routes(routes!(project::show::show, project::put::put, project::delete::delete))
         .routes(routes!(project::explain::explain))
+}
+
+/// The endpoints of webhooks: the same for a project and an organisation.
+fn webhooks() -> OpenApiRouter<State> {
+    use v1::{projects::webhooks as project, tenants::webhooks as tenant};
+    OpenApiRouter::new()
+        .routes(routes!(project::list::list, project::create::create))
+        .routes(routes!(project::show::show, project::amend::amend, project::delete::delete))
+        .routes(routes!(project::rotate_secret::rotate_secret))
+        .routes(routes!(project::dead_letters::dead_letters))
+        .routes(routes!(project::replay::replay))
+        .routes(routes!(tenant::list::list, tenant::create::create))
+        .routes(routes!(tenant::show::show, tenant::amend::amend, tenant::delete::delete))
+        .routes(routes!(tenant::rotate_secret::rotate_secret))
+        .routes(routes!(tenant::dead_letters::dead_letters))
+        .routes(routes!(tenant::replay::replay))
 }
 
 async fn unknown(uri: axum::http::Uri) -> Problem {

@@ -115,6 +115,13 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "request.malformed", detail)
     }
 
+    /// The body is not said to be JSON.
+    pub(crate) fn media_type(said: &str) -> Self {
+        let said = if said.is_empty() { "nothing".to_owned() } else { format!("`{said}`") };
+        let detail = format!("the request says {said} of its body; send `Content-Type: application/json`");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "request.media_type", detail)
+    }
+
     /// The body is too large.
     pub(crate) fn too_large(limit: usize) -> Self {
         let detail = format!("the request body is larger than {limit} bytes; pass bulk data as an artifact reference");
@@ -189,7 +196,9 @@ impl From<RegistrationError> for Problem {
     fn from(error: RegistrationError) -> Self {
         match error {
             RegistrationError::Invalid(Violations(violations)) => Self::invalid(violations),
-            RegistrationError::Unavailable(error) => Self::new(StatusCode::BAD_GATEWAY, error.code, error.message),
+            RegistrationError::Unavailable(error) => {
+                Self::new(StatusCode::BAD_GATEWAY, "artifact.unavailable", error.message)
+            }
             RegistrationError::Store(error) => error.into(),
             RegistrationError::Random(error) => error.into(),
         }

@@ -4,13 +4,39 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::Args;
 use fettle_telemetry::Telemetry;
+use ipnet::IpNet;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::place::Place;
-use crate::{Plane, PlaneConfig, RateLimit};
+use crate::{Plane, PlaneConfig, RateLimit, Retention, WebhookConfig};
 
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write one like `30s`"))
+}
+
+/// A duration, or for ever.
+#[derive(Clone, Copy, Debug)]
+struct Kept(Option<Duration>);
+
+fn kept(text: &str) -> Result<Kept, String> {
+    if text == "forever" {
+        return Ok(Kept(None));
+    }
+    let parsed = humantime::parse_duration(text);
+    parsed.map(|kept| Kept(Some(kept))).map_err(|error| format!("{error}; write one like `30d`, or `forever`"))
+}
+
+/// `host=network`.
+fn private(text: &str) -> Result<(String, IpNet), String> {
+    let (host, network) = text.split_once('=').ok_or("write `host=network`, like `ci.internal=10.0.0.0/8`")?;
+    let network: IpNet = network.parse().map_err(|error| format!("`{network}`: {error}; write one like 10.0.0.0/8"))?;
+    if host.is_empty() || host.chars().any(|character| character.is_ascii_uppercase()) {
+        return Err(format!("write the host `{host}` as its URL is read: in small letters"));
+    }
+    if network.trunc() != network {
+        return Err(format!("`{network}` has bits beyond its prefix; write `{}`", network.trunc()));
+    }
+    Ok((host.to_owned(), network))
 }
 
 /// Runs the plane.
@@ -41,6 +67,9 @@ pub(super) struct Serve {
     /// How long a host may take to acknowledge a lease.
     #[arg(long, value_parser = duration, default_value = "10s")]
     acknowledge: Duration,
+    /// How many leases of a task may be lost or expire before the task fails.
+    #[arg(long, value_name = "NUMBER", default_value_t = fettle_store::task::MOST_LEASES, value_parser = clap::value_parser!(u32).range(1..))]
+    most_leases: u32,
     /// How often hosts send heartbeats.
     #[arg(long, value_parser = duration, default_value = "10s")]
     heartbeat: Duration,
@@ -53,6 +82,31 @@ pub(super) struct Serve {
     /// REST requests that each token may make at once.
     #[arg(long, value_name = "NUMBER", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
     burst: u32,
+    /// A private network (`host=network`, like `ci.internal=10.0.0.0/8`) that receivers of webhooks at this host may be
+    /// in; without it only public addresses are reached. Only such a host may be spoken to without TLS. Repeatable.
+    #[arg(long, value_name = "HOST=NETWORK", value_parser = private)]
+    webhook_private: Vec<(String, IpNet)>,
+    /// How long a receiver of webhooks may take to answer.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
+    webhook_timeout: Duration,
+    /// How often an event is sent before it is a dead letter.
+    #[arg(long, value_name = "NUMBER", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100))]
+    webhook_attempts: u32,
+    /// How long logs are kept after the end of an operation that did not fail; `forever` keeps them.
+    #[arg(long, value_name = "DURATION", value_parser = kept, default_value = "14d")]
+    retain_logs: Kept,
+    /// How long events are kept after the end of an operation that did not fail.
+    #[arg(long, value_name = "DURATION", value_parser = kept, default_value = "14d")]
+    retain_events: Kept,
+    /// How long operations that did not fail are kept after their end.
+    #[arg(long, value_name = "DURATION", value_parser = kept, default_value = "30d")]
+    retain_operations: Kept,
+    /// How long operations that failed are kept, with their logs and events: not less long than any other.
+    #[arg(long, value_name = "DURATION", value_parser = kept, default_value = "90d")]
+    retain_failed: Kept,
+    /// How long events that webhooks could not be told are kept.
+    #[arg(long, value_name = "DURATION", value_parser = kept, default_value = "30d")]
+    retain_dead_letters: Kept,
     /// What the plane says of itself.
     #[command(flatten)]
     telemetry: fettle_telemetry::Options,
@@ -61,6 +115,14 @@ pub(super) struct Serve {
 /// None when the rate is 0.
 fn rate_limit(per_second: u32, burst: u32) -> Option<RateLimit> {
     Some(RateLimit { per_second: NonZeroU32::new(per_second)?, burst: NonZeroU32::new(burst)? })
+}
+
+fn webhooks(private: Vec<(String, IpNet)>, timeout: Duration, attempts: u32) -> WebhookConfig {
+    let mut config = WebhookConfig { timeout, attempts, ..WebhookConfig::default() };
+    for (host, network) in private {
+        config.private.private.entry(host).or_default().insert(network);
+    }
+    config
 }
 
 impl Serve {
@@ -77,11 +139,21 @@ impl Serve {
             oci_layouts: self.oci_layout,
             lease_duration: self.lease,
             acknowledge_timeout: self.acknowledge,
+            most_leases: self.most_leases,
             heartbeat_interval: self.heartbeat,
             metrics_listen: self.telemetry.metrics_listen,
             metrics_allow_remote: self.telemetry.metrics_allow_remote,
             rego: self.rego,
             rate_limit: rate_limit(self.rate, self.burst),
+            retention: Retention {
+                logs: self.retain_logs.0,
+                events: self.retain_events.0,
+                operations: self.retain_operations.0,
+                failed: self.retain_failed.0,
+                dead_letters: self.retain_dead_letters.0,
+                ..Retention::default()
+            },
+            webhooks: webhooks(self.webhook_private, self.webhook_timeout, self.webhook_attempts),
             database: place.database,
             ..PlaneConfig::new(place.data)
         })

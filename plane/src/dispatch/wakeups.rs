@@ -42,6 +42,8 @@ pub(crate) struct Wakeups {
     operations: Mutex<HashMap<OperationId, watch::Sender<()>>>,
     lease: Notify,
     deadline: Notify,
+    outbox: Notify,
+    webhooks: Notify,
 }
 
 impl Wakeups {
@@ -71,6 +73,16 @@ impl Wakeups {
         self.deadline.notified().await;
     }
 
+    /// Waits until there may be new events.
+    pub(crate) async fn outbox(&self) {
+        self.outbox.notified().await;
+    }
+
+    /// Waits until webhooks change.
+    pub(crate) async fn webhooks(&self) {
+        self.webhooks.notified().await;
+    }
+
     /// Waits until a lease changes.
     pub(crate) async fn lease(&self) {
         self.lease.notified().await;
@@ -84,6 +96,8 @@ impl Wakeups {
             node.notify.notify_one();
         }
         self.lease.notify_one();
+        self.outbox.notify_one();
+        self.webhooks.notify_one();
         for sender in lock(&self.operations).values() {
             sender.send_replace(());
         }
@@ -94,7 +108,11 @@ impl Listener for Wakeups {
     fn changed(&self, change: &Change) {
         match change {
             Change::Everything => self.wake_all(),
-            Change::TaskReady(id) => self.node(*id).notify.notify_one(),
+            Change::TaskReady(id) => {
+                self.node(*id).notify.notify_one();
+                // A new operation is told of so, and has an event.
+                self.outbox.notify_one();
+            }
             Change::CancelRequested(id) => {
                 let node = self.node(*id);
                 node.cancels.store(true, Ordering::Release);
@@ -102,7 +120,9 @@ impl Listener for Wakeups {
             }
             Change::Lease => self.lease.notify_one(),
             Change::Deadline => self.deadline.notify_one(),
+            Change::Webhooks => self.webhooks.notify_one(),
             Change::Operation(id) => {
+                self.outbox.notify_one();
                 if let Some(sender) = lock(&self.operations).get(id) {
                     sender.send_replace(());
                 }

@@ -140,7 +140,7 @@ async fn project(
     let name = place.params.get("project");
     let unknown = || Problem::not_found("project.unknown", format!("there is no project `{name}`"));
     let label: Label = name.parse().map_err(|_| unknown())?;
-    let project = state.store.project(&label).await?.ok_or_else(unknown)?;
+    let project = state.projects.get(state, &label).await?.ok_or_else(unknown)?;
     match caller.access().role_in(&project) {
         Some(role) if role >= at_least => Ok(project),
         Some(_) => Err(refuse(caller, row, scope(&project), place).await),

@@ -2,10 +2,12 @@
 
 mod authorise;
 mod caller;
+mod projects;
 mod rates;
 pub(crate) mod secret;
 pub(crate) mod table;
 
 pub(crate) use authorise::authorise;
 pub(crate) use caller::{Caller, InProject, InTenant, OfNode};
+pub(crate) use projects::Projects;
 pub(crate) use rates::Rates;

@@ -102,8 +102,18 @@ pub(crate) const TABLE: &[Row] = &[
     row("POST", "/api/v1/projects/{project}/operations/{operation_id}/cancel", Need::OwnOperation, "operation.cancel"),
     row("GET", "/api/v1/projects/{project}/operations/{operation_id}/decision", VIEWER, "operation.decision"),
     row("GET", "/api/v1/projects/{project}/operations/{operation_id}/events", VIEWER, "operation.events"),
+    row("POST", "/api/v1/projects/{project}/operations/{operation_id}/force-probe", ADMIN, "operation.force_probe"),
     row("GET", "/api/v1/projects/{project}/operations/{operation_id}/logs", VIEWER, "operation.logs"),
+    row("POST", "/api/v1/projects/{project}/operations/{operation_id}/recover", ADMIN, "operation.recover"),
     row("POST", "/api/v1/projects/{project}/operations/{operation_id}/retry", ADMIN, "operation.retry"),
+    row("GET", "/api/v1/projects/{project}/webhooks", ADMIN, "project_webhook.list"),
+    row("POST", "/api/v1/projects/{project}/webhooks", ADMIN, "project_webhook.create"),
+    row("GET", "/api/v1/projects/{project}/webhooks/{webhook}", ADMIN, "project_webhook.show"),
+    row("PATCH", "/api/v1/projects/{project}/webhooks/{webhook}", ADMIN, "project_webhook.amend"),
+    row("DELETE", "/api/v1/projects/{project}/webhooks/{webhook}", ADMIN, "project_webhook.delete"),
+    row("POST", "/api/v1/projects/{project}/webhooks/{webhook}/rotate-secret", ADMIN, "project_webhook.rotate_secret"),
+    row("GET", "/api/v1/projects/{project}/webhooks/{webhook}/dead-letters", ADMIN, "project_webhook.dead_letters"),
+    row("POST", "/api/v1/projects/{project}/webhooks/{webhook}/dead-letters/replay", ADMIN, "project_webhook.replay"),
     row("GET", "/api/v1/tenants/{tenant}/operation-policies", Need::TenantAdmin, "tenant_policy.list"),
     row("GET", "/api/v1/tenants/{tenant}/operation-policies/{operation_type}", Need::TenantAdmin, "tenant_policy.show"),
     row("PUT", "/api/v1/tenants/{tenant}/operation-policies/{operation_type}", Need::TenantAdmin, "tenant_policy.put"),
@@ -112,6 +122,29 @@ pub(crate) const TABLE: &[Row] = &[
         "/api/v1/tenants/{tenant}/operation-policies/{operation_type}",
         Need::TenantAdmin,
         "tenant_policy.delete",
+    ),
+    row("GET", "/api/v1/tenants/{tenant}/webhooks", Need::TenantAdmin, "tenant_webhook.list"),
+    row("POST", "/api/v1/tenants/{tenant}/webhooks", Need::TenantAdmin, "tenant_webhook.create"),
+    row("GET", "/api/v1/tenants/{tenant}/webhooks/{webhook}", Need::TenantAdmin, "tenant_webhook.show"),
+    row("PATCH", "/api/v1/tenants/{tenant}/webhooks/{webhook}", Need::TenantAdmin, "tenant_webhook.amend"),
+    row("DELETE", "/api/v1/tenants/{tenant}/webhooks/{webhook}", Need::TenantAdmin, "tenant_webhook.delete"),
+    row(
+        "POST",
+        "/api/v1/tenants/{tenant}/webhooks/{webhook}/rotate-secret",
+        Need::TenantAdmin,
+        "tenant_webhook.rotate_secret",
+    ),
+    row(
+        "GET",
+        "/api/v1/tenants/{tenant}/webhooks/{webhook}/dead-letters",
+        Need::TenantAdmin,
+        "tenant_webhook.dead_letters",
+    ),
+    row(
+        "POST",
+        "/api/v1/tenants/{tenant}/webhooks/{webhook}/dead-letters/replay",
+        Need::TenantAdmin,
+        "tenant_webhook.replay",
     ),
 ];
 
@@ -123,7 +156,6 @@ pub(crate) fn find(method: &str, path: &str) -> Option<&'static Row> {
 
 impl Need {
     /// The roles that satisfy it, as they are called in documents.
-    #[cfg(test)]
     pub(crate) const fn roles(self) -> &'static str {
         match self {
             Self::Nothing => "no token needed",

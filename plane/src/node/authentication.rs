@@ -1,5 +1,10 @@
 //! Which node calls.
 
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
 use fettle_model::task::Epoch;
 use fettle_store::{
     context::{Actor, Context},
@@ -7,6 +12,7 @@ use fettle_store::{
     secret::SecretHash,
     task::LeaseKey,
 };
+use jiff::{SignedDuration, Timestamp};
 use tonic::{Status, metadata::MetadataMap};
 
 use super::status;
@@ -16,6 +22,33 @@ use crate::{identity::secret, state::State, submission::is_key};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub(super) id: NodeId,
+}
+
+/// How long a secret counts after it was looked up: a busy node makes some thousand calls in that time, and one whose
+/// secret was replaced makes the last of them with it.
+const LOOKED_UP: SignedDuration = SignedDuration::from_secs(1);
+
+/// Secrets remembered at most; then all are forgotten.
+const REMEMBERED: usize = 20_000;
+
+/// Nodes by the secrets that were looked up a moment ago.
+#[derive(Default)]
+pub(crate) struct Nodes(Mutex<HashMap<SecretHash, (NodeId, Timestamp)>>);
+
+impl Nodes {
+    fn find(&self, secret: &SecretHash, now: Timestamp) -> Option<NodeId> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = |at: Timestamp| (SignedDuration::ZERO..LOOKED_UP).contains(&now.duration_since(at));
+        known.get(secret).filter(|(_, at)| fresh(*at)).map(|(id, _)| *id)
+    }
+
+    fn remember(&self, secret: SecretHash, id: NodeId, now: Timestamp) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(secret, (id, now));
+    }
 }
 
 /// The secret that came with a call.
@@ -28,7 +61,14 @@ pub(super) fn bearer(metadata: &MetadataMap) -> Result<SecretHash, Status> {
 
 /// The node with the secret that came with a call.
 pub(super) async fn authenticate(state: &State, metadata: &MetadataMap) -> Result<Caller, Status> {
-    let found = state.store.node_by_secret(bearer(metadata)?).await.map_err(status::store)?;
+    let secret = bearer(metadata)?;
+    if let Some(id) = state.nodes.find(&secret, state.clock.now()) {
+        return Ok(Caller { id });
+    }
+    let found = state.store.node_by_secret(secret).await.map_err(status::store)?;
+    if let Some(id) = found {
+        state.nodes.remember(secret, id, state.clock.now());
+    }
     let id = found.ok_or_else(|| {
         Status::unauthenticated("no node has this secret; register this host again with a new join token")
     })?;

@@ -12,6 +12,8 @@ mod report;
 mod status;
 mod trace;
 
+pub(crate) use self::authentication::Nodes;
+
 use std::pin::Pin;
 
 use fettle_wire::node::{

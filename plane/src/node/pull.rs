@@ -2,7 +2,11 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use fettle_store::{id::TaskId, task::Lease};
+use fettle_store::{
+    context::Context,
+    id::TaskId,
+    task::{Lease, Wanted},
+};
 use fettle_telemetry::{SPANS, span};
 use fettle_wire::{
     convert,
@@ -18,7 +22,12 @@ use super::{
     authentication::{Caller, authenticate, correlation_id},
     status,
 };
-use crate::{dispatch::NodeWake, observation::OpenStream, state::State};
+use crate::{
+    dispatch::{NodeWake, Screen},
+    observation::OpenStream,
+    policy::rego::Entry,
+    state::State,
+};
 
 /// Messages that wait for a slow host at most.
 const WAITING: usize = 32;
@@ -40,6 +49,7 @@ pub(super) async fn pull(
         token: state.wakeups.begin_session(caller.id, &state.shutdown),
         wake: state.wakeups.node(caller.id),
         state: state.clone(),
+        screen: Screen::new(caller.id),
         caller,
         correlation_id,
         answers: sender,
@@ -59,6 +69,7 @@ struct Session {
     answers: mpsc::Sender<Answer>,
     wake: Arc<NodeWake>,
     token: CancellationToken,
+    screen: Screen,
     free: u32,
     /// Tasks whose cancel was sent on this stream.
     canceled: HashSet<TaskId>,
@@ -101,6 +112,7 @@ impl Session {
                     Ok(Some(_)) => return Err(Some(Status::invalid_argument("after the first message send `free`"))),
                     Ok(None) | Err(_) => return Err(None),
                 },
+                () = self.screen.again() => {}
             }
             if self.wake.take_cancels() {
                 self.send_cancels().await?;
@@ -113,6 +125,7 @@ impl Session {
         if hello.held_task_ids.len() > HELD {
             return Err(Some(Status::invalid_argument(format!("a node holds at most {HELD} tasks"))));
         }
+        self.state.holdings.said(self.caller.id, &hello.held_artifacts);
         let held = hello.held_task_ids.iter().map(|id| id.parse::<TaskId>()).collect::<Result<Vec<_>, _>>();
         let held = held.map_err(|error| Some(Status::invalid_argument(error.to_string())))?;
         let deadline = self.state.after(self.state.config.lease_duration);
@@ -126,17 +139,38 @@ impl Session {
 
     async fn send_leases(&mut self) -> Result<(), Option<Status>> {
         if self.free == 0 || self.token.is_cancelled() {
+            self.screen.rest();
             return Ok(());
         }
-        let acknowledge_by = self.state.after(self.state.config.acknowledge_timeout);
         let context = self.caller.context(&self.state, self.correlation_id.clone());
-        let leases = self.state.store.lease_tasks(self.caller.id, self.free, acknowledge_by, context).await;
+        if self.state.rego.has(Entry::Dispatch) {
+            return self.send_screened(&context).await;
+        }
+        let acknowledge_by = self.state.after(self.state.config.acknowledge_timeout);
+        let wanted = Wanted::First(self.free);
+        let leases = self.state.store.lease_tasks(self.caller.id, wanted, acknowledge_by, context).await;
         for lease in leases.map_err(|error| Some(status::store(error)))? {
-            self.free = self.free.saturating_sub(1);
-            let message = self.lease(lease).map_err(Some)?;
-            self.send(message).await?;
+            self.give(lease).await?;
         }
         Ok(())
+    }
+
+    /// Each lease as soon as the organisation's own rules let it go.
+    async fn send_screened(&mut self, context: &Context) -> Result<(), Option<Status>> {
+        let failed = |error| Some(status::store(error));
+        let mut pass = self.screen.begin(&self.state).await.map_err(failed)?;
+        while self.free > 0 {
+            let next = self.screen.next(&self.state, &mut pass, &self.token, context).await;
+            let Some(lease) = next.map_err(failed)? else { break };
+            self.give(lease).await?;
+        }
+        Ok(())
+    }
+
+    async fn give(&mut self, lease: Lease) -> Result<(), Option<Status>> {
+        self.free = self.free.saturating_sub(1);
+        let message = self.lease(lease).map_err(Some)?;
+        self.send(message).await
     }
 
     fn lease(&self, mut lease: Lease) -> Result<pull_response::Response, Status> {

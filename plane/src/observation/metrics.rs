@@ -30,6 +30,16 @@ pub struct PlaneMetrics {
     pub(crate) store_verb: Labelled<1, Histogram>,
     /// Writes that became durable together.
     pub(crate) store_commit: Histogram,
+    /// Attempts to tell a receiver of an event.
+    pub(crate) webhook_deliveries: Labelled<1, Counter>,
+    /// Events that could not be told.
+    pub(crate) dead_letters: Gauge,
+    /// Records that were old enough and were removed.
+    pub(crate) removed: Labelled<1, Counter>,
+    /// Segments of logs that were closed.
+    pub(crate) log_segments: Counter,
+    /// Lines that were over the bound of their node.
+    pub(crate) log_lines_dropped: Counter,
     /// Credentials that were refused. Nothing counts here before credentials are minted.
     pub credentials_denied: Labelled<1, Counter>,
     /// Upgrades of hosts that failed or were rolled back. Nothing counts here before hosts are upgraded.
@@ -116,6 +126,22 @@ impl Default for PlaneMetrics {
                 "fettle_store_commit_writes",
                 "Writes that became durable in one commit.",
                 counts,
+            ),
+            webhook_deliveries: make.counters(
+                "fettle_webhook_attempts_total",
+                ["result"],
+                "Attempts to tell a receiver of an event: delivered, retried later, dead, or unwanted (410).",
+            ),
+            dead_letters: make.gauge("fettle_webhook_dead_letters", "Events that webhooks could not be told."),
+            removed: make.counters(
+                "fettle_retention_removed_total",
+                ["record"],
+                "Records that were kept for long enough and were removed: log, event, operation or dead_letter.",
+            ),
+            log_segments: make.counter("fettle_log_segments_closed_total", "Segments of logs that were compressed."),
+            log_lines_dropped: make.counter(
+                "fettle_log_lines_dropped_total",
+                "Lines that were dropped because a node wrote more in one operation than is kept.",
             ),
             credentials_denied: make.counters(
                 "fettle_credential_mint_denied_total",

@@ -3,7 +3,6 @@
 
 mod check;
 pub(crate) mod decision;
-#[cfg_attr(not(test), expect(dead_code, reason = "the dispatcher does not ask yet"))]
 pub(crate) mod dispatch;
 pub(crate) mod input;
 pub(crate) mod rego;
@@ -108,7 +107,15 @@ pub(crate) fn resolve(overlays: &[PolicyDocument]) -> Resolved {
 
 /// Lets a request through. One that is denied leaves a row in the audit trail with the whole decision.
 pub(crate) async fn enforce(state: &State, asked: &Asked<'_>) -> Result<Admitted, SubmissionError> {
-    let decision = decide(state, asked).await?;
+    conclude(state, asked, decide(state, asked).await?).await
+}
+
+/// Does what was decided.
+pub(crate) async fn conclude(
+    state: &State,
+    asked: &Asked<'_>,
+    decision: Decision,
+) -> Result<Admitted, SubmissionError> {
     let record = serde_json::to_value(&decision).unwrap_or_default();
     if decision.allowed {
         return Ok(Admitted { limits: decision.limits(), record });

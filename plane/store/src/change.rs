@@ -20,6 +20,8 @@ pub enum Change {
     Deadline,
     /// The operation has new events, logs or states.
     Operation(OperationId),
+    /// Webhooks were made, changed or removed, or something is to be told again.
+    Webhooks,
     /// Nobody knows: what was announced meanwhile was not heard. All who wait should look.
     Everything,
 }

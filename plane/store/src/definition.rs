@@ -170,6 +170,16 @@ pub trait DefinitionStore: Send + Sync {
         version: &Version,
     ) -> Result<Option<DefinitionVersion>, StoreError>;
 
+    /// When a version was moved on by this action of the audit trail; none when the trail does not say.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn definition_moved(
+        &self,
+        id: DefinitionVersionId,
+        action: &'static str,
+    ) -> Result<Option<Timestamp>, StoreError>;
+
     /// All versions, by type, then by version.
     ///
     /// # Errors

@@ -52,6 +52,12 @@ impl EventKind {
         }
     }
 
+    /// The one of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Whether no event of the operation follows.
     #[must_use]
     pub const fn is_last(self) -> bool {
@@ -67,4 +73,16 @@ pub trait EventStore: Send + Sync {
     /// # Errors
     /// When the store does not answer.
     async fn events(&self, operation: OperationId, page: Page<i64>) -> Result<Vec<Event>, StoreError>;
+
+    /// Events of everybody, the oldest first. None is ever added before one that was answered.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn outbox(&self, page: Page<i64>) -> Result<Vec<Event>, StoreError>;
+
+    /// The number of the newest event; 0 when there is none.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn newest_event(&self) -> Result<i64, StoreError>;
 }

@@ -82,6 +82,11 @@ identifier!(
     NodeId,
     "a node"
 );
+identifier!(
+    /// One webhook.
+    WebhookId,
+    "a webhook"
+);
 
 #[cfg(test)]
 mod tests {

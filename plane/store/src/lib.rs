@@ -24,9 +24,11 @@ pub mod page;
 pub mod policy;
 pub mod project;
 pub mod queue;
+pub mod retention;
 pub mod secret;
 pub mod task;
 pub mod token;
+pub mod webhook;
 
 pub use error::StoreError;
 
@@ -41,8 +43,10 @@ pub trait Store:
     + operation::OperationStore
     + policy::PolicyStore
     + project::ProjectStore
+    + retention::RetentionStore
     + task::TaskStore
     + token::TokenStore
+    + webhook::WebhookStore
     + Health
 {
 }
@@ -57,8 +61,11 @@ impl<T> Store for T where
         + operation::OperationStore
         + policy::PolicyStore
         + project::ProjectStore
+        + retention::RetentionStore
         + task::TaskStore
         + token::TokenStore
+        + webhook::WebhookStore
+        + webhook::WebhookStore
         + Health
 {
 }

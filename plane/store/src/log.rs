@@ -24,6 +24,32 @@ pub struct LogRecord {
     pub line: LogLine,
 }
 
+/// How large segments of logs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentBounds {
+    /// Lines of a segment at most.
+    pub lines: u32,
+    /// Bytes of its lines at most, before they are compressed. One line always fits.
+    pub bytes: i64,
+    /// Bytes that are kept of what one node writes in one operation.
+    pub node_bytes: i64,
+}
+
+/// A segment that was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClosedSegment {
+    /// Lines in it.
+    pub lines: u64,
+    /// Lines that were dropped.
+    pub dropped: u64,
+}
+
+impl Default for SegmentBounds {
+    fn default() -> Self {
+        Self { lines: 1_000, bytes: 256 << 10, node_bytes: 16 << 20 }
+    }
+}
+
 /// Logs.
 #[async_trait]
 pub trait LogStore: Send + Sync {
@@ -38,4 +64,21 @@ pub trait LogStore: Send + Sync {
         step: Option<&StepId>,
         page: Page<i64>,
     ) -> Result<Vec<LogRecord>, StoreError>;
+
+    /// Operations of which a segment can be closed: there are lines for a whole one, or it is over.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn logs_to_close(&self, bounds: SegmentBounds, most: u32) -> Result<Vec<OperationId>, StoreError>;
+
+    /// Compresses the oldest lines of an operation that are in no segment yet. Which lines there are does not change,
+    /// but for what a node wrote over its bound. None when there are no lines.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn close_log_segment(
+        &self,
+        operation: OperationId,
+        bounds: SegmentBounds,
+    ) -> Result<Option<ClosedSegment>, StoreError>;
 }

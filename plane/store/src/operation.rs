@@ -1,20 +1,28 @@
 //! Operations and their steps.
 
-use std::{collections::BTreeSet, sync::Arc};
+mod run;
+mod step;
+mod task;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use fettle_model::{
     definition::Requirements,
     digest::Digest,
     failure::Failure,
-    name::{Label, OperationType, StepId, StepKind, Version},
-    operation::{OperationStatus, StepOutcome, StepStatus},
+    name::{Label, OperationType, Version},
+    operation::OperationStatus,
     plan::{Plan, Sources},
-    reference::Reference,
 };
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use self::{
+    run::{Decision, NewInquiry, NewRun},
+    step::{Step, StepState},
+    task::{NodeTask, TaskStatus, Wait},
+};
 use crate::{
     StoreError,
     context::Context,
@@ -107,82 +115,6 @@ pub struct Concurrency {
     pub project: Option<u32>,
 }
 
-/// The task of an operation on one node, in its newest run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeTask {
-    /// The task.
-    pub id: TaskId,
-    /// The node.
-    pub node_id: NodeId,
-    /// The name of the node.
-    pub node_name: String,
-    /// The run that made it, 1 for the first.
-    pub run: u32,
-    /// Where it is.
-    pub status: TaskStatus,
-    /// Why it waits, while it does.
-    pub waits_for: Vec<Wait>,
-}
-
-/// Where a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TaskStatus {
-    /// It waits for its node.
-    Ready,
-    /// Its node holds it.
-    Leased,
-    /// Every step succeeded.
-    Succeeded,
-    /// It failed for good.
-    Failed,
-    /// It was canceled.
-    Canceled,
-    /// It was never started: too many other nodes had failed.
-    Skipped,
-}
-
-/// Why a task is not given to its node yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Nothing was heard of the node since then; none when never.
-    Silent(Option<Timestamp>),
-    /// The node executes as many tasks as it can.
-    Slots(u32),
-    /// The node lacks a capability that it had, or never had.
-    Capability {
-        /// Which.
-        key: String,
-        /// What would do.
-        accepted: BTreeSet<String>,
-        /// What it has.
-        actual: Option<String>,
-    },
-    /// As many operations of the type are under way as may be.
-    Concurrency {
-        /// `global`, `tenant` or `project`.
-        scope: &'static str,
-        /// How many may be.
-        limit: u32,
-    },
-    /// As many nodes work on the operation as may.
-    ParallelNodes(u32),
-}
-
-/// What a new run of an operation is made of.
-#[derive(Clone, Debug)]
-pub struct NewRun {
-    /// Ids for its tasks; one per node of the operation is enough.
-    pub task_ids: Vec<TaskId>,
-    /// Only on these nodes; none means on all where it did not succeed.
-    pub nodes: Option<BTreeSet<NodeId>>,
-    /// Steps that run again although they succeeded.
-    pub not_reusable: BTreeSet<StepId>,
-    /// Whether steps run again of which nobody knows whether they happened.
-    pub accept_unknown: bool,
-    /// When it must be over.
-    pub deadline: Option<Timestamp>,
-}
-
 /// An operation (seed 001, 4.2 and 11).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
@@ -264,55 +196,6 @@ pub enum Ending {
     Canceled,
 }
 
-/// A step of an operation on one node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    /// The task it belongs to.
-    pub task_id: TaskId,
-    /// The node of the task.
-    pub node_id: NodeId,
-    /// Its name.
-    pub id: StepId,
-    /// Its place in the plan, from 0.
-    pub index: u32,
-    /// What it does.
-    pub kind: StepKind,
-    /// The component.
-    pub component: Reference,
-    /// Steps before it.
-    pub needs: BTreeSet<StepId>,
-    /// The latest attempt; 0 when none was started.
-    pub attempt: u32,
-    /// When the latest attempt started, by the node's clock.
-    pub started_at: Option<Timestamp>,
-    /// How far the latest attempt is, 0 to 100, when it says so.
-    pub percent: Option<u8>,
-    /// What it is doing.
-    pub message: Option<String>,
-    /// Its last log line.
-    pub last_log: Option<String>,
-    /// Where it is.
-    pub state: StepState,
-}
-
-/// Where a step is, with what is known there.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StepState {
-    /// Waits for what it needs.
-    Pending,
-    /// An attempt runs, or the next one is waited for.
-    Running,
-    /// It is over.
-    Over {
-        /// How.
-        outcome: StepOutcome,
-        /// Milliseconds of the last attempt.
-        duration_ms: u64,
-        /// When, by the node's clock.
-        finished_at: Timestamp,
-    },
-}
-
 /// What creating did.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Created {
@@ -344,31 +227,6 @@ impl TriggerSource {
     }
 }
 
-impl TaskStatus {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Ready, Self::Leased, Self::Succeeded, Self::Failed, Self::Canceled, Self::Skipped];
-
-    /// The name in documents and databases.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Leased => "leased",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Canceled => "canceled",
-            Self::Skipped => "skipped",
-        }
-    }
-
-    /// The one of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.name() == name)
-    }
-}
-
 impl Default for Terms {
     fn default() -> Self {
         Self {
@@ -392,18 +250,6 @@ impl OperationState {
             Self::Over { ending: Ending::Succeeded, .. } => OperationStatus::Succeeded,
             Self::Over { ending: Ending::Failed(_), .. } => OperationStatus::Failed,
             Self::Over { ending: Ending::Canceled, .. } => OperationStatus::Canceled,
-        }
-    }
-}
-
-impl StepState {
-    /// The state alone.
-    #[must_use]
-    pub const fn status(&self) -> StepStatus {
-        match self {
-            Self::Pending => StepStatus::Pending,
-            Self::Running => StepStatus::Running,
-            Self::Over { outcome, .. } => outcome.status(),
         }
     }
 }
@@ -464,6 +310,33 @@ pub trait OperationStore: Send + Sync {
         project: &Label,
         id: OperationId,
         run: NewRun,
+        context: Context,
+    ) -> Result<Operation, StoreError>;
+
+    /// Asks the nodes of an operation, in a run of its own, whether steps have happened of which nobody knows it.
+    /// Nothing is changed on a node; what a probe proves done has succeeded.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` when it is not over, or nothing of it is in question.
+    async fn inquire(
+        &self,
+        project: &Label,
+        id: OperationId,
+        inquiry: NewInquiry,
+        context: Context,
+    ) -> Result<Operation, StoreError>;
+
+    /// Takes a person's word for a step of which nobody knows whether it happened, and starts the operation again
+    /// where there is something to do and `run` says so.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` when it is not over, the step is not in question, or another one is.
+    async fn decide(
+        &self,
+        project: &Label,
+        id: OperationId,
+        decision: Decision,
+        run: Option<NewRun>,
         context: Context,
     ) -> Result<Operation, StoreError>;
 

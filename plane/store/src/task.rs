@@ -1,14 +1,22 @@
 //! Tasks and the leases on them.
 
 use async_trait::async_trait;
-use fettle_model::task::{Epoch, StepEvent, Task, TaskOutcome};
+use fettle_model::{
+    name::{OperationType, Version},
+    task::{Epoch, StepEvent, Task, TaskOutcome},
+};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::{
     StoreError,
     context::Context,
-    id::{NodeId, TaskId},
+    id::{NodeId, OperationId, TaskId},
+    project::Project,
 };
+
+/// Leases of a task that may be lost or expire before the task fails.
+pub const MOST_LEASES: u32 = 16;
 
 /// Which lease somebody speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +80,47 @@ pub struct Extended {
     pub canceled: bool,
 }
 
+/// Which of the tasks that wait for a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Up to so many of those that go first.
+    First(u32),
+    /// This one, if nothing keeps it from the node.
+    This(TaskId),
+}
+
+impl Wanted {
+    /// How many there can be.
+    #[must_use]
+    pub const fn most(self) -> u32 {
+        match self {
+            Self::First(most) => most,
+            Self::This(_) => 1,
+        }
+    }
+}
+
+/// A task that waits for its node, and what policies are told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadyTask {
+    /// The task.
+    pub id: TaskId,
+    /// Its operation.
+    pub operation_id: OperationId,
+    /// What type that is of.
+    pub operation_type: OperationType,
+    /// In which version.
+    pub version: Version,
+    /// Whose it is.
+    pub project: Project,
+    /// Its inputs.
+    pub inputs: Value,
+    /// Who asked for it.
+    pub requested_by: String,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+}
+
 /// How many tasks are not over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenTasks {
@@ -85,18 +134,25 @@ pub struct OpenTasks {
 /// makes a lease *expirable*; [`TaskStore::expire_leases`] ends it.
 #[async_trait]
 pub trait TaskStore: Send + Sync {
-    /// Leases up to `limit` ready tasks of the node, the oldest first, and never more than the node
-    /// has slots. A lease that is not acknowledged by `acknowledge_by` can expire.
+    /// Leases the wanted of the tasks that are ready for the node, in the order in which they go, and never more than
+    /// the node has slots. A lease that is not acknowledged by `acknowledge_by` can expire.
     ///
     /// # Errors
     /// `NotFound` when there is no such node.
     async fn lease_tasks(
         &self,
         node_id: NodeId,
-        limit: u32,
+        wanted: Wanted,
         acknowledge_by: Timestamp,
         context: Context,
     ) -> Result<Vec<Lease>, StoreError>;
+
+    /// The first of the tasks that are ready for the node, in the order in which they go; whatever else may keep them
+    /// from it.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn ready_tasks(&self, node_id: NodeId) -> Result<Vec<ReadyTask>, StoreError>;
 
     /// Takes the node's word for what it holds: those leases last until `deadline`; other leases of
     /// the node never arrived, and their tasks are ready again.
@@ -159,6 +215,10 @@ pub trait TaskStore: Send + Sync {
     /// # Errors
     /// When the store does not answer.
     async fn expire_leases(&self, context: Context) -> Result<u64, StoreError>;
+
+    /// How many leases of a task may be lost or expire before the task fails; [`MOST_LEASES`] unless said otherwise.
+    /// A lease that is held again does not count.
+    fn bound_leases(&self, most: u32);
 
     /// Lets no lease expire before `until`: a plane that was away may not hold its own absence against
     /// its nodes.

@@ -13,6 +13,9 @@
 #[expect(dead_code, reason = "shared with the other tests")]
 mod host;
 mod process;
+#[path = "../it/support/receiver.rs"]
+#[expect(dead_code, reason = "shared with the other tests")]
+mod receiver;
 mod scenario;
 #[path = "../it/support/shelf.rs"]
 mod shelf;
@@ -43,4 +46,54 @@ async fn a_plane_killed_at_any_commit_loses_nothing_and_repeats_nothing() {
         let deaths = scenario::run(&directory, Some(&point)).await;
         assert_eq!(deaths, 1, "the plane was killed at {point}");
     }
+}
+
+/// Also between the receiver's answer and the commit that remembers it.
+#[tokio::test]
+async fn a_plane_killed_at_any_commit_tells_a_receiver_everything_in_order_with_the_same_ids() {
+    let traced = process::Directory::new();
+    told_in_order(&traced, None).await;
+    let points = traced.trace();
+    // The definition, the node, the webhook, three operations one after the other, and what was told of the last.
+    assert!(points.len() >= 14, "seven commits at least: {points:?}");
+    let mut repeated = 0;
+    for point in points {
+        repeated += told_in_order(&process::Directory::new(), Some(&point)).await;
+    }
+    assert!(repeated > 0, "no kill came between an answer and its commit");
+}
+
+/// Answers how many events were told more than once.
+async fn told_in_order(directory: &process::Directory, crash_at: Option<&str>) -> usize {
+    let receiver = receiver::Receiver::start(&[]).await;
+    let distinct = |arrived: &[receiver::Delivery]| {
+        let mut ids: Vec<String> = Vec::new();
+        for id in arrived.iter().map(receiver::Delivery::id) {
+            if !ids.iter().any(|known| known == id) {
+                ids.push(id.to_owned());
+            }
+        }
+        ids
+    };
+    let all_told = async {
+        let mut count = 3;
+        loop {
+            let arrived = receiver.arrived(count).await;
+            if let Some(last) = distinct(&arrived).get(2) {
+                return number(last).to_string();
+            }
+            count = arrived.len() + 1;
+        }
+    };
+    let deaths = scenario::run_with_webhook(directory, crash_at, &receiver.url, all_told).await;
+    assert!(deaths <= 1, "the plane died {deaths} times");
+    let arrived = receiver.arrived(3).await;
+    let ids = distinct(&arrived);
+    assert!(ids.len() == 3 && ids.is_sorted_by_key(|id| number(id)), "{crash_at:?}: {ids:?}");
+    arrived.len() - 3
+}
+
+/// The event's place in the order of all.
+fn number(id: &str) -> i64 {
+    id.rsplit_once('_').and_then(|(_, number)| number.parse().ok()).unwrap()
 }

@@ -22,12 +22,14 @@ pub(crate) async fn serve() {
     let Some(data) = std::env::var_os(CHILD) else { return };
     let shelf = Shelf::default();
     shelf.publish_noop();
-    let config = PlaneConfig {
+    let mut config = PlaneConfig {
         // Longer than the scenario: a lease must survive the restart, not expire.
         lease_duration: Duration::from_secs(60),
         acknowledge_timeout: Duration::from_millis(500),
         ..PlaneConfig::new(data)
     };
+    config.webhooks.private.private.insert("127.0.0.1".to_owned(), ["127.0.0.0/8".parse().unwrap()].into());
+    config.webhooks.claim = Duration::from_millis(600);
     let plane = Plane::start_with(config, Arc::new(shelf)).await.unwrap();
     println!("\n{READY}{}", plane.http_address());
     std::future::pending::<()>().await;

@@ -31,6 +31,46 @@ const OPERATIONS: &str = "/api/v1/projects/demo/operations";
 
 /// Runs the scenario with a plane that dies at the point; answers how often it died.
 pub(crate) async fn run(directory: &Directory, crash_at: Option<&str>) -> u32 {
+    let (mut story, join) = Story::begin(directory, crash_at).await;
+    story.tell(&join).await;
+    story.plane.address();
+    story.plane.deaths
+}
+
+/// The same for a receiver of webhooks at `url`: three operations are asked for, and `told` waits for what it hears and
+/// answers the id of the last. Ends when the plane remembers it too.
+pub(crate) async fn run_with_webhook(
+    directory: &Directory,
+    crash_at: Option<&str>,
+    url: &str,
+    told: impl Future<Output = String>,
+) -> u32 {
+    let (mut story, join) = Story::begin(directory, crash_at).await;
+    story.call(true, "POST", "/api/v1/admin/operation-definitions", Some(Shelf::default().publish_noop())).await;
+    story.join(&join).await;
+    let webhooks = "/api/v1/projects/demo/webhooks";
+    story.call(false, "POST", webhooks, Some(json!({ "url": url }))).await;
+    for key in ["first", "second", "third"] {
+        story.submit(key).await;
+    }
+    let mut told = std::pin::pin!(within(told));
+    // Whoever delivers may be the one that dies.
+    let last = loop {
+        tokio::select! {
+            last = &mut told => break last,
+            () = tokio::time::sleep(Duration::from_millis(50)) => drop(story.plane.address()),
+        }
+    };
+    let remembered = async {
+        while story.call(false, "GET", webhooks, None).await["items"][0]["delivered_to"] != last {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within(remembered).await;
+    story.plane.deaths
+}
+
+async fn tokens(directory: &Directory) -> (String, String, String) {
     let administration = Administration::open(&directory.data()).await.unwrap();
     let project = administration::project("demo".parse().unwrap(), None).unwrap();
     let access = Access::Project { project, role: ProjectRole::Admin };
@@ -38,16 +78,7 @@ pub(crate) async fn run(directory: &Directory, crash_at: Option<&str>) -> u32 {
     let (_, user) = administration.create_token("user", access, None).await.unwrap();
     let join = administration.create_join_token(1, None, Duration::from_secs(600)).await.unwrap();
     administration.close().await;
-    let mut story = Story {
-        plane: PlaneProcess::start(directory, crash_at),
-        http: reqwest::Client::builder().timeout(Duration::from_secs(5)).pool_max_idle_per_host(0).build().unwrap(),
-        admin: admin.reveal().to_owned(),
-        user: user.reveal().to_owned(),
-        node: RegisterResponse::default(),
-    };
-    story.tell(join.reveal()).await;
-    story.plane.address();
-    story.plane.deaths
+    (admin.reveal().to_owned(), user.reveal().to_owned(), join.reveal().to_owned())
 }
 
 struct Story<'a> {
@@ -56,6 +87,16 @@ struct Story<'a> {
     admin: String,
     user: String,
     node: RegisterResponse,
+}
+
+impl<'a> Story<'a> {
+    /// Starts a plane with its tokens; answers a join token too.
+    async fn begin(directory: &'a Directory, crash_at: Option<&str>) -> (Self, String) {
+        let (admin, user, join) = tokens(directory).await;
+        let plane = PlaneProcess::start(directory, crash_at);
+        let http = reqwest::Client::builder().timeout(Duration::from_secs(5)).pool_max_idle_per_host(0).build();
+        (Self { plane, http: http.unwrap(), admin, user, node: RegisterResponse::default() }, join)
+    }
 }
 
 impl Story<'_> {
@@ -156,7 +197,12 @@ impl Story<'_> {
 
     async fn try_lease(&mut self, held: &[String]) -> Option<Result<Lease, Status>> {
         let mut client = self.connect().await?;
-        let hello = PullHello { node_id: self.node.node_id.clone(), held_task_ids: held.to_vec(), free_slots: 1 };
+        let hello = PullHello {
+            node_id: self.node.node_id.clone(),
+            held_task_ids: held.to_vec(),
+            free_slots: 1,
+            ..PullHello::default()
+        };
         let hello = PullRequest { request: Some(pull_request::Request::Hello(hello)) };
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         sender.send(hello).await.ok()?;

@@ -121,6 +121,17 @@ async fn a_grant_beyond_the_ceiling_is_refused_before_any_node_sees_it() {
     assert!(problem.to_string().contains(line), "{problem:#}");
 }
 
+#[tokio::test]
+async fn what_no_node_can_have_is_not_required() {
+    let plane = plane().await;
+    let mut definition = noop();
+    definition["requires"] = json!({ "capabilities": { "gpu.vendor": ["nvidia", "voodoo"], "gpu.colour": ["green"] } });
+    let (status, problem) = register(&plane, plane.shelf.publish_definition(&definition)).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
+    let at = "/definition/requires/capabilities";
+    assert_eq!(pointers(&problem), [format!("{at}/gpu.colour"), format!("{at}/gpu.vendor")]);
+}
+
 /// Submits an operation of the definition; the status and the answer.
 async fn submit(plane: &TestPlane) -> Answer {
     let body = json!({ "operation_type": "test.noop", "version": "v1", "inputs": { "name": "x", "count": 1 }, "target_selector": { "node": "node-1" } });
@@ -176,4 +187,96 @@ async fn only_a_platform_administrator_changes_the_life_of_a_definition() {
     }
     let missing = plane.call(&plane.admin, Method::POST, &format!("{PATH}/test.noop@v7/retire"), None).await;
     assert_eq!((missing.0, &missing.1["code"]), (StatusCode::NOT_FOUND, &json!("definition.unknown")));
+}
+
+/// Registers `test.noop` at a version; its status is then this one.
+async fn version(plane: &TestPlane, version: &str, status: &str) {
+    let mut definition = noop();
+    definition["version"] = json!(version);
+    let mut body = plane.shelf.publish_definition(&definition);
+    body["draft"] = json!(status == "draft");
+    assert_eq!(register(plane, body).await.0, StatusCode::CREATED);
+    if let Some(verb) = [("deprecated", "deprecate"), ("retired", "retire")].iter().find(|(name, _)| *name == status) {
+        let path = format!("{PATH}/test.noop@{version}/{}", verb.1);
+        assert_eq!(plane.call(&plane.admin, Method::POST, &path, None).await.0, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn drafts_are_shown_to_platform_administrators_only() {
+    let plane = plane().await;
+    version(&plane, "v1", "published").await;
+    version(&plane, "v2", "draft").await;
+    let seen = async |token: &str| {
+        let (_, list) = plane.call(token, Method::GET, PATH, None).await;
+        let versions =
+            list["items"].as_array().unwrap().iter().map(|item| item["version"].as_str().unwrap().to_owned());
+        (versions.collect::<Vec<_>>(), plane.call(token, Method::GET, &format!("{PATH}/test.noop@v2"), None).await)
+    };
+    let (listed, (status, _)) = seen(&plane.admin).await;
+    assert_eq!((listed, status), (vec!["v1".to_owned(), "v2".to_owned()], StatusCode::OK));
+    let (listed, (status, draft)) = seen(&plane.member).await;
+    let (_, nobodys) = plane.call(&plane.member, Method::GET, &format!("{PATH}/test.noop@v7"), None).await;
+    assert_eq!((listed, status), (vec!["v1".to_owned()], StatusCode::NOT_FOUND));
+    assert_eq!(draft.to_string().replace("@v2", "@v7"), nobodys.to_string(), "as unknown as what is not there");
+}
+
+#[tokio::test]
+async fn definitions_are_listed_in_pages_and_by_status() {
+    let plane = plane().await;
+    for (number, status) in [("v1", "retired"), ("v2", "deprecated"), ("v9", "published"), ("v10", "published")] {
+        version(&plane, number, status).await;
+    }
+    let list = async |query: String| {
+        let page = plane.get(&format!("{PATH}?{query}")).await;
+        let versions =
+            page["items"].as_array().unwrap().iter().map(|item| item["version"].as_str().unwrap().to_owned());
+        (versions.collect::<Vec<_>>().join(" "), page["next_cursor"].as_str().map(str::to_owned))
+    };
+    assert_eq!(list(String::new()).await, ("v1 v2 v9 v10".to_owned(), None));
+    assert_eq!(list("status=published".to_owned()).await.0, "v9 v10");
+    assert_eq!(list("operation_type=test.other".to_owned()).await.0, "");
+    let (first, cursor) = list("page_size=3".to_owned()).await;
+    assert_eq!((first.as_str(), cursor.as_deref()), ("v1 v2 v9", Some("test.noop@v9")));
+    assert_eq!(list(format!("page_size=3&cursor={}", cursor.unwrap())).await, ("v10".to_owned(), None));
+    let wrong = format!("{PATH}?cursor=x");
+    assert_eq!(plane.call(&plane.member, Method::GET, &wrong, None).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn what_is_deprecated_says_so_wherever_it_is_used() {
+    let plane = plane().await;
+    let _host = plane.host("node-1", 1).await;
+    for (number, status) in [("v1", "deprecated"), ("v2", "retired"), ("v3", "published"), ("v4", "draft")] {
+        version(&plane, number, status).await;
+    }
+    let send = |method, path: &str| plane.http.request(method, plane.url(path)).bearer_auth(&plane.member);
+    let header = |answer: &reqwest::Response, name: &str| {
+        answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+    };
+    let successor = format!("<{PATH}/test.noop@v3>; rel=\"successor-version\"");
+    let shown = send(Method::GET, &format!("{PATH}/test.noop@v1")).send().await.unwrap();
+    let since = header(&shown, "deprecation").unwrap();
+    assert!(since.strip_prefix('@').is_some_and(|seconds| seconds.parse::<i64>().unwrap() > 1_700_000_000), "{since}");
+    assert_eq!((header(&shown, "link"), header(&shown, "sunset")), (Some(successor.clone()), None));
+    let retired = send(Method::GET, &format!("{PATH}/test.noop@v2")).send().await.unwrap();
+    assert!(header(&retired, "sunset").unwrap().ends_with(" GMT") && header(&retired, "deprecation").is_none());
+    let fresh = send(Method::GET, &format!("{PATH}/test.noop@v3")).send().await.unwrap();
+    assert!(["deprecation", "sunset", "link"].into_iter().all(|name| header(&fresh, name).is_none()));
+
+    let body = |version: &str| json!({ "operation_type": "test.noop", "version": version, "inputs": { "name": "x", "count": 1 }, "target_selector": { "node": "node-1" } });
+    let operations = "/api/v1/projects/demo/operations";
+    let submitted = send(Method::POST, operations).json(&body("v1")).send().await.unwrap();
+    assert_eq!((header(&submitted, "deprecation"), header(&submitted, "link")), (Some(since), Some(successor)));
+    let warning = "test.noop@v1 is deprecated and will go; move on to test.noop@v3";
+    let expected = json!([{ "code": "definition.deprecated", "message": warning }]);
+    assert_eq!(submitted.json::<Value>().await.unwrap()["warnings"], expected);
+    let (_, planned) = plane.call(&plane.member, Method::POST, &format!("{operations}/plan"), Some(body("v1"))).await;
+    assert_eq!(planned["warnings"], expected);
+    let (_, fresh) = plane.call(&plane.member, Method::POST, operations, Some(body("v3"))).await;
+    assert!(fresh.get("warnings").is_none(), "{fresh}");
+    let listed = plane.get(operations).await;
+    assert!(listed["items"][0].get("inputs").is_none() && listed["items"][0]["plan_digest"].is_string(), "{listed}");
+    let one = format!("{operations}/{}", fresh["operation_id"].as_str().unwrap());
+    assert_eq!(plane.get(&one).await["inputs"]["name"], "x");
 }

@@ -53,7 +53,8 @@ async fn every_endpoint_is_described_and_every_description_is_served() {
             .replace("{tenant}", "x")
             .replace("{operation_type}", "x")
             .replace("{group}", "x")
-            .replace("{allocation}", "x");
+            .replace("{allocation}", "x")
+            .replace("{webhook}", "x");
         let status = plane.call("no token", method.clone(), &url, None).await.0;
         let open = ["/healthz", "/readyz", "/api/v1/openapi.json"].contains(&path.as_str());
         let expected = if open { StatusCode::OK } else { StatusCode::UNAUTHORIZED };

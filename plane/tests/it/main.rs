@@ -8,16 +8,21 @@
 )]
 
 mod access;
+mod conformance;
 mod definitions;
 mod description;
+mod disorder;
 mod events;
 mod leases;
 mod nodes;
 mod policies;
 mod program;
+mod receiving;
+mod recovery;
 mod start;
 mod submission;
 mod support;
 mod targets;
 mod telemetry;
 mod tenancy;
+mod webhooks;

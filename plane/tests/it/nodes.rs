@@ -102,3 +102,20 @@ async fn a_node_of_another_project_does_not_exist() {
     let (status, problem) = plane.call(&owner, Method::POST, path, Some(request("theirs"))).await;
     assert_eq!(status, StatusCode::CREATED, "{problem}");
 }
+
+#[tokio::test]
+async fn nodes_are_listed_in_pages_and_by_status() {
+    let plane = plane().await;
+    for name in ["node-c", "node-a", "node-b"] {
+        plane.host(name, 1).await.heartbeat().await.unwrap();
+    }
+    let list = async |query: &str| {
+        let page = plane.get(&format!("/api/v1/nodes?{query}")).await;
+        let names = page["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned());
+        (names.collect::<Vec<_>>().join(" "), page["next_cursor"].as_str().map(str::to_owned))
+    };
+    assert_eq!(list("page_size=2").await, ("node-a node-b".to_owned(), Some("node-b".to_owned())));
+    assert_eq!(list("page_size=2&cursor=node-b").await, ("node-c".to_owned(), None));
+    assert_eq!(list("status=online").await.0, "node-a node-b node-c");
+    assert_eq!(list("status=offline").await.0, "");
+}

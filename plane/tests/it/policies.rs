@@ -4,7 +4,7 @@ use fettle_plane::administration::{Access, ProjectRole};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, TestPlane, in_project, plane, plane_with, pointers, request, shelf::noop};
+use crate::support::{Answer, TestPlane, host::task, in_project, plane, plane_with, pointers, request, shelf::noop};
 
 const GLOBAL: &str = "/api/v1/admin/operation-policies/test.noop";
 const TENANT: &str = "/api/v1/tenants/default/operation-policies/test.noop";
@@ -330,6 +330,71 @@ async fn an_organisations_own_rules_are_asked() {
     assert_eq!((status, &problem["code"]), (StatusCode::FORBIDDEN, &json!("policy.denied")), "{problem}");
     let message = problem["violations"][0]["message"].as_str().unwrap();
     assert!(message.starts_with("test.noop of default is not for node-a (rule `fettle.submit.deny`"), "{message}");
+}
+
+/// A rule that counts what the node has is asked for each task on its own.
+#[tokio::test]
+async fn an_organisations_own_rules_hold_a_task_back_until_they_let_it_go() {
+    let policies = tempfile::tempdir().unwrap();
+    let text = "package fettle.dispatch\n\
+        deny contains sprintf(\"%s waits until %s is idle\", [input.operation.operation_type, input.node.name]) if {\n\
+        input.operation.inputs.count == 4\ninput.node.running_tasks > 0\nendswith(input.requested_by, \":member\")\n\
+        input.at.unix_seconds >= input.accepted_at.unix_seconds\n}";
+    std::fs::write(policies.path().join("own.rego"), text).unwrap();
+    let plane = plane_with(|config| config.rego = Some(policies.path().to_owned())).await;
+    plane.with_definition().await;
+    let mut host = plane.host("node-a", 4).await;
+    let mut alone = request("node-a");
+    alone["inputs"]["count"] = json!(4);
+    let mut operations = Vec::new();
+    for body in [alone.clone(), alone, request("node-a")] {
+        let (status, operation) = plane.submit(body).await;
+        assert_eq!(status, StatusCode::CREATED, "{operation}");
+        operations.push(format!("/api/v1/projects/demo/operations/{}", operation["operation_id"].as_str().unwrap()));
+    }
+    let mut pull = host.pull(&[], 4).await;
+    let (first, third) = (pull.lease().await, pull.lease().await);
+    let held: Vec<String> = [&first, &third].iter().map(|lease| task(lease).operation_id).collect();
+    for (operation, is_held) in operations.iter().zip([true, false, true]) {
+        assert_eq!(held.iter().any(|id| operation.ends_with(id)), is_held, "{operation}");
+    }
+    let shown = plane.get(&operations[1]).await;
+    let waits = json!([{ "code": "policy.denied", "message": "test.noop waits until node-a is idle" }]);
+    let own = shown["nodes"][0]["waits_for"].as_array().unwrap().iter().filter(|wait| wait["code"] != "node.silent");
+    assert_eq!(json!(own.collect::<Vec<_>>()), waits, "{shown}");
+    host.execute(&first).await;
+    host.execute(&third).await;
+    pull.free(4).await;
+    let second = pull.lease().await;
+    assert!(operations[1].ends_with(&task(&second).operation_id));
+    let trail = plane.administration().await.audit(None).await.unwrap();
+    let refused: Vec<_> = trail.iter().filter(|row| row.result == "policy.denied").collect();
+    let [row] = refused.as_slice() else { panic!("held back once, written down once: {refused:?}") };
+    assert_eq!((row.action.as_str(), row.scope.as_str()), ("task.lease", "default/demo"));
+    let details = row.details.as_ref().unwrap();
+    assert_eq!(details["violations"][0]["rule"], "fettle.dispatch.deny");
+    assert_eq!(details["rego"]["files"][0]["name"], "own.rego");
+}
+
+/// What takes so long that it is denied is not asked about for ever.
+#[tokio::test]
+async fn a_rule_that_is_slow_for_some_tasks_keeps_those_behind_them_waiting_no_longer_than_it_takes() {
+    let policies = tempfile::tempdir().unwrap();
+    let text = "package fettle.dispatch\n\
+        deny contains \"never\" if {\n input.operation.inputs.count == 4\n\
+        count([x | some x in numbers.range(1, 5000); some y in numbers.range(1, 5000); x == y]) == 1\n}";
+    std::fs::write(policies.path().join("slow.rego"), text).unwrap();
+    let plane = plane_with(|config| config.rego = Some(policies.path().to_owned())).await;
+    plane.with_definition().await;
+    let mut host = plane.host("node-a", 1).await;
+    let mut slow = request("node-a");
+    slow["inputs"]["count"] = json!(4);
+    for _ in 0..4 {
+        assert_eq!(plane.submit(slow.clone()).await.0, StatusCode::CREATED);
+    }
+    let quick = plane.submitted("node-a").await;
+    let mut pull = host.pull(&[], 1).await;
+    assert!(quick.ends_with(&task(&pull.lease().await).operation_id));
 }
 
 #[tokio::test]

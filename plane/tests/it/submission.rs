@@ -68,7 +68,16 @@ async fn everything_that_is_wrong_is_said_at_once_with_its_place() {
 #[tokio::test]
 async fn what_is_not_json_is_not_a_server_error() {
     let plane = plane().await;
-    let send = |body: &'static str| plane.http.post(plane.url(PATH)).bearer_auth(&plane.member).body(body).send();
+    let post = || plane.http.post(plane.url(PATH)).bearer_auth(&plane.member);
+    let send = |body: &'static str| post().header("content-type", "application/json").body(body).send();
+    let list = r#"["test.noop", "v1", {"name": "x", "count": 1}, {"node": "n"}]"#;
+    let answer = send(list).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(answer.text().await.unwrap().contains("write a JSON object"));
+    for media_type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+        let sent = post().header("content-type", media_type).body("{}").send().await.unwrap();
+        assert_eq!(sent.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{media_type}");
+    }
     for body in ["", "{", "[]", "null", "\u{0}"] {
         let status = send(body).await.unwrap().status();
         assert!(status == StatusCode::BAD_REQUEST || status == StatusCode::UNPROCESSABLE_ENTITY, "{body}: {status}");

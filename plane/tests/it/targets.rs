@@ -1,5 +1,6 @@
 //! Operations on several nodes: who is meant, and what limits them.
 
+use fettle_model::reference::Reference;
 use fettle_wire::node::Lease;
 use futures::future::select_all;
 use reqwest::{Method, StatusCode};
@@ -10,6 +11,7 @@ use crate::support::{
     host::{FakeHost, Pull},
     in_project, plane, pointers, request,
     shelf::noop,
+    within,
 };
 use fettle_plane::administration::{Access, ProjectRole};
 
@@ -136,6 +138,32 @@ async fn an_allocation_is_given_to_a_project_and_not_taken_by_it() {
 async fn first_of(pulls: &mut [Pull]) -> (usize, Lease) {
     let (lease, host, _) = select_all(pulls.iter_mut().map(|pull| Box::pin(pull.lease()))).await;
     (host, lease)
+}
+
+/// Its task is the first, and its node is woken first.
+#[tokio::test]
+async fn a_node_that_holds_the_components_goes_before_those_that_have_to_fetch_them() {
+    let plane = plane().await;
+    let mut hosts = three(&plane).await;
+    let known = plane.get(&plane.submitted("node-a").await).await;
+    let components = known["steps"].as_array().unwrap().iter().map(|step| {
+        let reference: Reference = step["component"].as_str().unwrap().parse().unwrap();
+        reference.digest.short()
+    });
+    let _last = hosts[2].pull_holding(&[], 0, components.collect()).await;
+    let order = async |most: Option<u32>| {
+        let mut body = aimed(&json!({ "label": "labels.region == 'eu'" }));
+        body["max_parallel_nodes"] = json!(most);
+        let (status, created) = plane.submit(body).await;
+        assert_eq!(status, StatusCode::CREATED, "{created}");
+        let shown = plane.get(&format!("{OPERATIONS}/{}", created["operation_id"].as_str().unwrap())).await;
+        let mut nodes = shown["nodes"].as_array().unwrap().clone();
+        nodes.sort_by_key(|node| node["task_id"].as_str().unwrap().to_owned());
+        nodes.iter().map(|node| node["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // The stream's first message is read on its own time.
+    within(async { while order(Some(1)).await[0] != "node-c" {} }).await;
+    assert_eq!(order(None).await, ["node-a", "node-b", "node-c"], "all go at once");
 }
 
 #[tokio::test]

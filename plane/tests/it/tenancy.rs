@@ -11,6 +11,7 @@ use crate::support::{TestPlane, host::FakeHost, in_project, plane, request};
 struct Names {
     operation: String,
     node: String,
+    webhook: String,
 }
 
 /// Nobody's operation.
@@ -29,6 +30,7 @@ impl Names {
             ("{operation_type}", "test.noop", "test.other"),
             ("{group}", "canary", "no-group"),
             ("{allocation}", "a-7", "no-allocation"),
+            ("{webhook}", self.webhook.as_str(), NO_OPERATION),
         ];
         let fill = |nobodys: bool| {
             let filled = pairs.iter().fold(path.to_owned(), |path, (name, theirs, other)| {
@@ -42,9 +44,10 @@ impl Names {
 
     /// An answer without the names that were asked for, so that two can be compared.
     fn blank(&self, answer: &Value) -> String {
-        let names = [&self.operation, NO_OPERATION, &self.node, "no-node", "nowhere", "demo", "`default`", "`nobody`"];
+        let names = [&*self.operation, NO_OPERATION, &self.node, "no-node", "nowhere", "demo", "`default`", "`nobody`"];
+        let names = names.into_iter().chain([self.webhook.as_str()]);
         let others = ["test.noop", "test.other", "canary", "no-group", "a-7", "no-allocation"];
-        names.into_iter().chain(others).fold(answer.to_string(), |text, name| text.replace(name, "*"))
+        names.chain(others).fold(answer.to_string(), |text, name| text.replace(name, "*"))
     }
 }
 
@@ -77,8 +80,13 @@ async fn victim(plane: &TestPlane) -> Names {
         let (path, admin) = (format!("/api/v1/projects/demo/{set}"), &plane.admin);
         assert_eq!(plane.call(admin, Method::PUT, &path, Some(body)).await.0, StatusCode::OK);
     }
+    let body = serde_json::json!({ "url": "https://192.0.2.1/", "state": "paused" });
+    let path = "/api/v1/projects/demo/webhooks";
+    let (status, webhook) = plane.call(&plane.admin, Method::POST, path, Some(body)).await;
+    assert_eq!(status, StatusCode::CREATED, "{webhook}");
+    let webhook = webhook["webhook_id"].as_str().unwrap().to_owned();
     let path = plane.submitted(&host.name).await;
-    Names { operation: path.rsplit_once('/').unwrap().1.to_owned(), node: host.name }
+    Names { webhook, operation: path.rsplit_once('/').unwrap().1.to_owned(), node: host.name }
 }
 
 /// Tokens of others: of a tenant, of its project in every role, and of another project of the same tenant,

@@ -11,10 +11,16 @@
 
 #[path = "../it/access.rs"]
 mod access;
+#[path = "../it/conformance/mod.rs"]
+mod conformance;
+mod couriers;
 #[path = "../it/definitions.rs"]
 mod definitions;
+#[path = "../it/disorder.rs"]
+mod disorder;
 #[path = "../it/events.rs"]
 mod events;
+mod failover;
 #[path = "../it/leases.rs"]
 mod leases;
 #[path = "../it/nodes.rs"]
@@ -22,6 +28,8 @@ mod nodes;
 #[path = "../it/policies.rs"]
 mod policies;
 mod program;
+#[path = "../it/recovery.rs"]
+mod recovery;
 mod several;
 #[path = "../it/submission.rs"]
 mod submission;
@@ -31,3 +39,5 @@ mod support;
 mod targets;
 #[path = "../it/tenancy.rs"]
 mod tenancy;
+#[path = "../it/webhooks.rs"]
+mod webhooks;

@@ -143,6 +143,21 @@ impl ContentStore {
         .await
     }
 
+    /// The blobs that are there, the newest first, at most so many. One that is listed may be gone when it is read.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub async fn newest(&self, most: usize) -> Result<Vec<Digest>, StoreError> {
+        let blobs = Arc::clone(&self.blobs);
+        blocking(move || {
+            let mut found = names_by_age(&blobs).map_err(StoreError::at(&blobs))?;
+            found.sort_unstable_by(|one, other| other.cmp(one));
+            let digests = found.into_iter().filter_map(|(_, name)| format!("sha256:{name}").parse().ok());
+            Ok(digests.take(most).collect())
+        })
+        .await
+    }
+
     /// Keeps bytes under their digest, durably.
     ///
     /// # Errors
@@ -224,6 +239,21 @@ impl ContentStore {
         discard(&path, &format!("its bytes have the digest {actual}"))?;
         Ok(None)
     }
+}
+
+/// The names in a directory, with when each was written.
+fn names_by_age(directory: &Path) -> io::Result<Vec<(std::time::SystemTime, String)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        match entry.metadata().and_then(|metadata| metadata.modified()) {
+            Ok(written) => found.push((written, entry.file_name().to_string_lossy().into_owned())),
+            // It was removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
 }
 
 async fn blocking<T: Send + 'static>(

@@ -174,6 +174,7 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
         (
             "fettle-plane",
             &[
+                "fettle-egress",
                 "fettle-model",
                 "fettle-wire",
                 "fettle-supply",
@@ -196,10 +197,15 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "fettle-store-postgres",
                 "fettle-store-sqlite",
                 "fettle-telemetry",
+                "fettle-wire",
             ],
         ),
         ("fettle-invariants", &[]),
         ("fettle-lease-model", &[]),
+        (
+            "fettle-simulation",
+            &["fettle-model", "fettle-host", "fettle-plane", "fettle-store", "fettle-store-sqlite", "fettle-supply"],
+        ),
         ("fettle-nvml-scenario", &[]),
         ("xtask", &[]),
     ])

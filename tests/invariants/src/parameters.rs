@@ -16,7 +16,7 @@ const SOURCES_OF_CHANGE: [&str; 7] =
 const PLACES: [&str; 5] = [
     // Clocks, and where secrets of a node and of a plane come from.
     "host/src/clock.rs",
-    "host/src/command.rs",
+    "host/src/command/data.rs",
     "plane/src/clock.rs",
     // The client: what a person sees as "now", and the idempotency key of a submission.
     "cli/src/watch/mod.rs",

@@ -7,6 +7,8 @@
     reason = "only tests use it; they fail by panicking"
 )]
 
+mod copies;
+
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
@@ -106,7 +108,7 @@ impl Cluster {
         let mut said = BufReader::new(server.stderr.take().unwrap());
         let mut line = String::new();
         while said.read_line(&mut line).unwrap() > 0 {
-            if line.contains("ready to accept connections") {
+            if line.contains("ready to accept") {
                 // What it says from now on is read away, so that it never waits for a reader.
                 std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
                 return Some(server);

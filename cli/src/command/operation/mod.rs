@@ -1,9 +1,11 @@
 //! `fettle operation`
 
 mod cancel;
+mod force_probe;
 mod list;
 mod logs;
 mod plan;
+mod recover;
 pub(super) mod request;
 mod retry;
 mod show;
@@ -27,6 +29,8 @@ pub enum OperationCommand {
     Logs(logs::Logs),
     Cancel(cancel::Cancel),
     Retry(retry::Retry),
+    ForceProbe(force_probe::ForceProbe),
+    Recover(recover::Recover),
 }
 
 impl OperationCommand {
@@ -44,6 +48,8 @@ impl OperationCommand {
             Self::Logs(command) => command.run(session).await,
             Self::Cancel(command) => command.run(session).await,
             Self::Retry(command) => command.run(session).await,
+            Self::ForceProbe(command) => command.run(session).await,
+            Self::Recover(command) => command.run(session).await,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
+use fettle_model::operation::StepStatus;
 
 use super::Session;
 use crate::{
@@ -68,6 +69,12 @@ fn text(operation: &Operation) -> String {
     }
     text.push_str(&denials(operation.denials.as_deref().unwrap_or_default()));
     for step in steps {
+        // A failure that says the same is shown below.
+        let told = |message: &str| step.failure.as_ref().is_some_and(|failure| failure.message == message);
+        if let Some(settlement) = step.settlement.as_ref().filter(|settlement| !told(&settlement.message)) {
+            let head = format!("{}: {}", operation.step_name(step), settlement.finding.words());
+            let _ = write!(text, "\n{}\n{}", clean(&head), output::wrap("  ", &clean(&settlement.message)));
+        }
         if let Some(failure) = &step.failure {
             let _ = write!(text, "\n{} failed: {}\n", clean(&operation.step_name(step)), clean(&failure.to_string()));
         }
@@ -123,6 +130,9 @@ fn nodes(operation: &Operation) -> String {
 fn row(operation: &Operation, step: &Step) -> Vec<String> {
     let status = match step.changed {
         Some(false) => format!("{}, unchanged", step.status),
+        Some(true) | None if step.status == StepStatus::Canceled && step.attempt_number == 0 => {
+            format!("{}, not started", step.status)
+        }
         Some(true) | None => step.status.to_string(),
     };
     let attempts = if step.attempt_number == 0 { String::new() } else { step.attempt_number.to_string() };

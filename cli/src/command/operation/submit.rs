@@ -35,6 +35,7 @@ impl Submit {
         let request = self.request.read(session, key)?;
         let client = self.plane.client(session)?;
         let operation = client.submit(&request).await.map_err(|source| told(source, request.idempotency_key))?;
+        session.warn(&operation.warnings);
         if self.watch {
             return watch::watch(session, &client, operation).await;
         }

@@ -20,6 +20,7 @@ use fettle_model::{
     task::LogLevel,
 };
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 pub use self::{
     capture::Captured,
@@ -53,6 +54,8 @@ pub struct Exec {
     children: Option<Semaphore>,
     report: report::Handle,
     denials: Denials,
+    /// Programs are asked to end when it is canceled.
+    pub(super) stop: CancellationToken,
 }
 
 impl Configured {
@@ -79,7 +82,8 @@ impl Configured {
 
     pub(super) fn prepare(&self, attempt: &str, report: report::Handle, denials: Denials) -> Exec {
         let children = Some(Semaphore::new(CHILDREN));
-        Exec { granted: self.0.clone(), attempt: attempt.to_owned(), children, report, denials }
+        let (granted, attempt, stop) = (self.0.clone(), attempt.to_owned(), CancellationToken::new());
+        Exec { granted, attempt, children, report, denials, stop }
     }
 }
 
@@ -107,9 +111,9 @@ impl Exec {
             // Built anew each time: the executable and the paths are checked right before they are used.
             let program = program::build(profile, vector.clone(), &granted.roots, &self.attempt)
                 .map_err(wit::Error::NotStarted)?;
-            let run = granted.spawner.run(program).await;
+            let run = granted.spawner.run_until(program, &self.stop).await;
             let finished = run.map_err(|error| wit::Error::NotStarted(error.to_string()))?;
-            match backoff(profile, finished.termination, attempts) {
+            match backoff(profile, finished.termination, attempts).filter(|_| !self.stop.is_cancelled()) {
                 Some(pause) => {
                     let text = format!("profile `{}` {}; it is started again", profile.id, finished.termination);
                     self.report.log(LogLevel::Warn, text);

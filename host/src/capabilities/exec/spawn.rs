@@ -20,6 +20,7 @@ use tokio::{
     process::{Child, Command},
     sync::oneshot,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     capture::{Captured, capture, drained},
@@ -148,11 +149,23 @@ impl Spawner {
     /// # Errors
     /// When it cannot be started.
     pub async fn run(&self, program: Program) -> Result<Finished, SpawnError> {
+        self.run_until(program, &CancellationToken::new()).await
+    }
+
+    /// The same; once `stop` is canceled the program is asked to end, with SIGTERM, and nothing is started.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn run_until(&self, program: Program, stop: &CancellationToken) -> Result<Finished, SpawnError> {
         let timeout = program.timeout;
         let limits = (program.capture_stdout, program.capture_stderr);
         let mark = program.environment.get(leftovers::MARK).cloned();
         let executable = program.executable.clone();
         let _place = self.children.enter().await.map_err(|_| SpawnError::Stopped)?;
+        if stop.is_cancelled() {
+            let reason = "the operation was canceled".to_owned();
+            return Err(SpawnError::Refused { executable, reason });
+        }
         let spawned = tokio::time::timeout(timeout, self.spawn(program, mark)).await;
         let mut group = spawned.map_err(|_| {
             let reason = format!("the node started nothing within {} s", timeout.as_secs());
@@ -161,7 +174,7 @@ impl Spawner {
         let begin = Instant::now();
         let stdout = tokio::spawn(capture(group.child.stdout.take(), limits.0));
         let stderr = tokio::spawn(capture(group.child.stderr.take(), limits.1));
-        let termination = match tokio::time::timeout(timeout, group.child.wait()).await {
+        let termination = match tokio::time::timeout(timeout, group.wait(stop)).await {
             Ok(Ok(status)) => status
                 .code()
                 .map_or_else(|| Termination::Signaled(status.signal().unwrap_or_default()), Termination::Exited),
@@ -228,6 +241,18 @@ struct Group {
 }
 
 impl Group {
+    /// Waits for the child, and asks all of its process group to end when that is wanted.
+    async fn wait(&mut self, stop: &CancellationToken) -> io::Result<std::process::ExitStatus> {
+        tokio::select! {
+            status = self.child.wait() => return status,
+            () = stop.cancelled() => {}
+        }
+        if let Some(leader) = self.leader {
+            let _ = kill_process_group(leader, Signal::TERM);
+        }
+        self.child.wait().await
+    }
+
     /// Kills all of it at once. Answers what tells when those that left the process group are gone as well,
     /// where they have to be looked for: nothing gets out of a control group.
     fn kill(&mut self) -> Option<oneshot::Receiver<usize>> {

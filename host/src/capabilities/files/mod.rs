@@ -87,6 +87,10 @@ impl Configured {
         Files { configured: self.clone(), denials }
     }
 
+    pub(crate) fn may_write(&self) -> bool {
+        !self.grant.write.is_empty()
+    }
+
     /// Removes what interrupted work left below everything that may be written, except what somebody works on
     /// right now.
     pub(crate) fn sweep(&self) {

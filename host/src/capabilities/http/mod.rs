@@ -21,6 +21,7 @@ use fettle_model::{
     task::LogLevel,
     web::{self, WebPrefix, WebUrl},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{Node, denials::Denials, denied, report};
 use crate::sandbox::bindings::fettle::http::http::{Error, Header, Method, Request, Response};
@@ -58,6 +59,8 @@ pub struct Http {
     granted: Option<Arc<Granted>>,
     report: report::Handle,
     denials: Denials,
+    /// Exchanges break off when it is canceled.
+    pub(super) stop: CancellationToken,
 }
 
 impl Web {
@@ -101,7 +104,7 @@ impl Configured {
     }
 
     pub(super) fn prepare(&self, report: report::Handle, denials: Denials) -> Http {
-        Http { granted: self.0.clone(), report, denials }
+        Http { granted: self.0.clone(), report, denials, stop: CancellationToken::new() }
     }
 }
 
@@ -128,7 +131,11 @@ impl Http {
             0 => TIMEOUT,
             asked => Duration::from_millis(asked.into()).min(TIMEOUT_LIMIT),
         };
-        match tokio::time::timeout(timeout, self.exchange(builder)).await {
+        let exchanged = tokio::select! {
+            exchanged = tokio::time::timeout(timeout, self.exchange(builder)) => exchanged,
+            () = self.stop.cancelled() => return Err(Error::BrokeOff("the operation was canceled".to_owned())),
+        };
+        match exchanged {
             Ok(exchanged) => exchanged,
             Err(_) => Err(Error::BrokeOff(format!("it did not end within {} ms", timeout.as_millis()))),
         }

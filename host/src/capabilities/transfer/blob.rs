@@ -93,6 +93,7 @@ pub(super) async fn pull(
     };
     let mut seen = 0;
     let progress = |there: u64| {
+        fettle_crash::point("transfer::progress");
         meter.add(there.saturating_sub(seen));
         seen = there.max(seen);
     };
@@ -168,9 +169,11 @@ impl Partial {
 
     /// Gives the file its name. Its content is durable already.
     fn finish(self, destination: &str) -> Result<File, Error> {
+        fettle_crash::point("transfer::before_rename");
         let renamed = rustix::fs::fchmod(&self.file, Mode::from_raw_mode(0o644))
             .and_then(|()| renameat(&self.parent, self.name.as_str(), &self.parent, destination))
             .and_then(|()| fsync(&self.parent));
+        fettle_crash::point("transfer::after_rename");
         match renamed {
             Ok(()) => Ok(self.file),
             Err(errno) => {

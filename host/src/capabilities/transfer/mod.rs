@@ -19,6 +19,7 @@ use fettle_model::{
 };
 use fettle_supply::RegistryClient;
 use futures::{StreamExt as _, TryStreamExt as _};
+use tokio_util::sync::CancellationToken;
 
 use self::blob::{Meter, Target};
 use super::{Node, denials::Denials, denied, files, report};
@@ -31,6 +32,9 @@ const MANIFEST_LIMIT: u64 = 4 << 20;
 const BLOBS: usize = 256;
 /// Blobs of one call that are fetched at once.
 const CONCURRENT: usize = 4;
+
+/// What a step is told whose transfer was broken off.
+const CANCELED: &str = "the operation was canceled";
 
 /// Policies whose clients are kept; a node has one, and two while it changes.
 const CLIENTS: usize = 8;
@@ -63,6 +67,8 @@ pub struct Transfer {
     denials: Denials,
     /// Sizes of the blobs that were asked for, by repository.
     asked: BTreeMap<Repository, BTreeMap<Digest, u64>>,
+    /// Transfers break off when it is canceled; what is there is kept for a later attempt.
+    pub(super) stop: CancellationToken,
 }
 
 impl Transfers {
@@ -111,7 +117,7 @@ impl Configured {
     }
 
     pub(super) fn prepare(&self, report: report::Handle, denials: Denials) -> Transfer {
-        Transfer { granted: self.0.clone(), report, denials, asked: BTreeMap::new() }
+        Transfer { granted: self.0.clone(), report, denials, ..Transfer::default() }
     }
 }
 
@@ -190,7 +196,10 @@ impl Transfer {
                 blob::pull(&granted.registry, &granted.files, &repository, &target, &meter).await
             }
         });
-        futures::stream::iter(transfers).buffered(CONCURRENT).try_collect().await
+        tokio::select! {
+            pulled = futures::stream::iter(transfers).buffered(CONCURRENT).try_collect() => pulled,
+            () = self.stop.cancelled() => Err(Error::Unavailable(CANCELED.to_owned())),
+        }
     }
 }
 

@@ -8,11 +8,12 @@ use fettle_model::{
     name::{StepId, StepKind},
 };
 use serde::Serialize;
-use sqlx::{QueryBuilder, Row as _, SqlitePool, sqlite::SqliteConnectOptions, sqlite::SqlitePoolOptions};
+use sqlx::{
+    QueryBuilder, Row as _, SqliteConnection, SqlitePool, sqlite::SqliteConnectOptions, sqlite::SqlitePoolOptions,
+};
 
 use super::{
     JournalError,
-    change::Connection,
     rows::{Statement, Static},
     to_integer,
 };
@@ -103,8 +104,9 @@ impl Kept {
 
 impl Retention {
     /// Looks at what is there.
-    pub(super) async fn load(pool: &SqlitePool, bounds: Bounds) -> Result<Self, JournalError> {
-        let rows = sqlx::query("SELECT id, failed, length(content) AS size FROM cassettes").fetch_all(pool).await?;
+    pub(super) async fn load(connection: &mut SqliteConnection, bounds: Bounds) -> Result<Self, JournalError> {
+        let rows =
+            sqlx::query("SELECT id, failed, length(content) AS size FROM cassettes").fetch_all(connection).await?;
         let mut retention = Self { bounds, next: 1, bytes: 0, kept: BTreeMap::new() };
         for row in rows {
             let id: i64 = row.get("id");
@@ -121,7 +123,7 @@ impl Retention {
     /// When the transaction is not committed after all, a few are forgotten early; nothing else follows.
     pub(super) async fn write(
         &mut self,
-        transaction: Connection<'_>,
+        connection: &mut SqliteConnection,
         cassettes: &[(&str, &Kept)],
     ) -> Result<(), JournalError> {
         let numbered: Vec<(i64, &str, &Kept)> =
@@ -136,10 +138,10 @@ impl Retention {
             let ended = named.bind(kept.attempt).bind(kept.kind.as_str()).bind(kept.outcome).bind(kept.failed);
             ended.bind(kept.recorded_at).bind(kept.digest.to_string()).bind(&kept.content)
         }) {
-            query.execute(&mut **transaction).await?;
+            query.execute(&mut *connection).await?;
         }
         for query in DELETE.filled(self.over(), |query, id| query.bind(id)) {
-            query.execute(&mut **transaction).await?;
+            query.execute(&mut *connection).await?;
         }
         Ok(())
     }

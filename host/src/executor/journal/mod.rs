@@ -3,12 +3,14 @@
 //! One SQLite file. Every write is one transaction, synchronised to disk, with a crash point on each
 //! side of its commit.
 
-mod batch;
+mod book;
 mod cassettes;
 mod change;
 mod read;
 mod recorder;
 mod rows;
+mod script;
+mod wait;
 mod writer;
 
 use std::{path::Path, sync::Arc};
@@ -26,9 +28,11 @@ use sqlx::{
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use self::{
+    book::{Book, Recent},
     cassettes::Retention,
     change::{Change, State, StepChange, Written},
-    writer::{Inbox, Request},
+    wait::Wait,
+    writer::{Inbox, Request, Writer},
 };
 pub use self::{
     cassettes::{Archive, Bounds, Entry, Filter, Kept},
@@ -72,9 +76,11 @@ impl From<sqlx::Error> for JournalError {
 #[derive(Clone)]
 pub struct Journal {
     readers: SqlitePool,
+    recent: Arc<Recent>,
     writer: mpsc::Sender<Request>,
     waiting: Arc<Notify>,
     changed: watch::Receiver<u64>,
+    wait: Wait,
 }
 
 /// What the journal knew of a task that a plane has leased.
@@ -165,6 +171,34 @@ impl Journal {
     /// # Errors
     /// When the file cannot be opened, or is no journal of this program.
     pub async fn open_bounded(path: &Path, cassettes: Bounds) -> Result<Self, JournalError> {
+        Self::open_waiting(path, cassettes, Wait::default()).await
+    }
+
+    /// Opens the journal of a simulated host: nothing else happens while its database works.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or is no journal of this program.
+    #[cfg(feature = "simulation")]
+    pub async fn open_in_place(
+        path: &Path,
+        cassettes: Bounds,
+        place: Arc<dyn crate::simulation::InPlace>,
+    ) -> Result<Self, JournalError> {
+        Self::open_waiting(path, cassettes, Wait::InPlace(place)).await
+    }
+
+    async fn open_waiting(path: &Path, cassettes: Bounds, wait: Wait) -> Result<Self, JournalError> {
+        let (writing, readers) = wait.of("open", Self::connect(path, cassettes, wait.clone())).await?;
+        let (writer, requests) = mpsc::channel(QUEUE);
+        let (notify, changed) = watch::channel(0);
+        let waiting = Arc::new(Notify::new());
+        let inbox = Inbox { requests, waiting: Arc::clone(&waiting) };
+        let recent = Arc::clone(&writing.recent);
+        tokio::spawn(writing.run(inbox, notify));
+        Ok(Self { readers, recent, writer, waiting, changed, wait })
+    }
+
+    async fn connect(path: &Path, cassettes: Bounds, wait: Wait) -> Result<(Writer, SqlitePool), JournalError> {
         let error = |source| JournalError::Open { path: path.display().to_string(), source: Arc::new(source) };
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -175,14 +209,13 @@ impl Journal {
         let pool = |connections| SqlitePoolOptions::new().max_connections(connections);
         let writing = pool(1).connect_with(options.clone()).await.map_err(error)?;
         sqlx::migrate!("./migrations").run(&writing).await.map_err(|source| error(source.into()))?;
-        let retention = Retention::load(&writing, cassettes).await?;
-        let readers = pool(2).connect_with(options).await.map_err(error)?;
-        let (writer, requests) = mpsc::channel(QUEUE);
-        let (notify, changed) = watch::channel(0);
-        let waiting = Arc::new(Notify::new());
-        let inbox = Inbox { requests, waiting: Arc::clone(&waiting) };
-        tokio::spawn(writer::run(writing, retention, inbox, notify));
-        Ok(Self { readers, writer, waiting, changed })
+        let mut connection = writing.acquire().await.map_err(error)?.detach();
+        let retention = Retention::load(&mut connection, cassettes).await?;
+        let book = Some(Book::load(&mut connection).await?);
+        // There is no network between: a ping would double the cost of a small read.
+        let readers = pool(2).test_before_acquire(false).connect_with(options).await.map_err(error)?;
+        let recent = Arc::new(Recent::default());
+        Ok((Writer { connection, retention, book, recent, wait }, readers))
     }
 
     /// Wakes when there is something new to report.
@@ -254,6 +287,29 @@ impl Journal {
         cassette: Option<Kept>,
     ) -> Result<(), JournalError> {
         self.set_attempt(task_id, step_id, attempt, (State::Failed, Some(event), cassette)).await?.durable().await
+    }
+
+    /// Journals that nobody saw how an attempt ended: after a crash too it has started, and nothing more is known.
+    ///
+    /// # Errors
+    /// When it cannot be written; nothing may be done about it then.
+    pub async fn leave_attempt_open(
+        &self,
+        task_id: &str,
+        step_id: &StepId,
+        attempt: u32,
+        event: StepEvent,
+        cassette: Option<Kept>,
+    ) -> Result<(), JournalError> {
+        self.set_attempt(task_id, step_id, attempt, (State::Started, Some(event), cassette)).await?.durable().await
+    }
+
+    /// Journals that the operation of a task was canceled.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn cancel_task(&self, task_id: &str) -> Result<(), JournalError> {
+        self.write(Change::Cancel { task_id: task_id.to_owned() }).await.map(|_| ())
     }
 
     async fn set_attempt(

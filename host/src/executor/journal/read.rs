@@ -43,6 +43,8 @@ pub struct Progress {
     pub attempts: BTreeMap<StepId, Attempts>,
     /// The steps that were undone.
     pub undone: BTreeSet<StepId>,
+    /// Whether the operation was canceled.
+    pub canceled: bool,
 }
 
 impl Progress {
@@ -59,8 +61,8 @@ impl Journal {
     /// # Errors
     /// When it cannot be read.
     pub async fn held(&self) -> Result<Vec<Held>, JournalError> {
-        let rows =
-            sqlx::query("SELECT task, epoch, outcome FROM tasks ORDER BY rowid").fetch_all(&self.readers).await?;
+        let query = sqlx::query("SELECT task, epoch, outcome FROM tasks ORDER BY rowid");
+        let rows = self.wait.of("held", query.fetch_all(&self.readers)).await?;
         let held = rows.iter().map(|row| {
             let outcome: Option<String> = row.get("outcome");
             Ok(Held {
@@ -78,7 +80,7 @@ impl Journal {
     /// When it cannot be read.
     pub async fn outcome(&self, task_id: &str) -> Result<Option<TaskOutcome>, JournalError> {
         let query = sqlx::query("SELECT outcome FROM tasks WHERE task_id = $1 AND outcome IS NOT NULL").bind(task_id);
-        let row = query.fetch_optional(&self.readers).await?;
+        let row = self.wait.of("outcome", query.fetch_optional(&self.readers)).await?;
         row.map(|row| from_text(row.get("outcome"))).transpose()
     }
 
@@ -87,6 +89,13 @@ impl Journal {
     /// # Errors
     /// When it cannot be read.
     pub async fn progress(&self, task_id: &str) -> Result<Progress, JournalError> {
+        if self.recent.is_untouched(task_id) {
+            return Ok(Progress::default());
+        }
+        self.wait.of("progress", self.read_progress(task_id)).await
+    }
+
+    async fn read_progress(&self, task_id: &str) -> Result<Progress, JournalError> {
         let mut progress = Progress::default();
         let outcomes = sqlx::query("SELECT step_id, outcome FROM outcomes WHERE task_id = $1").bind(task_id);
         for row in outcomes.fetch_all(&self.readers).await? {
@@ -107,6 +116,8 @@ impl Journal {
         for row in undone.fetch_all(&self.readers).await? {
             progress.undone.extend(StepId::from_str(row.get("step_id")));
         }
+        let canceled = sqlx::query("SELECT 1 FROM tasks WHERE task_id = $1 AND canceled = 1").bind(task_id);
+        progress.canceled = canceled.fetch_optional(&self.readers).await?.is_some();
         Ok(progress)
     }
 
@@ -115,14 +126,14 @@ impl Journal {
     /// # Errors
     /// When it cannot be read.
     pub async fn unreported(&self, task_id: &str, after: u64, limit: u32) -> Result<Vec<(u64, String)>, JournalError> {
-        let rows = sqlx::query(
+        if let Some(recent) = self.recent.after(task_id, after, limit as usize) {
+            return Ok(recent);
+        }
+        let query = sqlx::query(
             "SELECT sequence, event FROM events WHERE task_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3",
-        )
-        .bind(task_id)
-        .bind(to_integer(after))
-        .bind(limit)
-        .fetch_all(&self.readers)
-        .await?;
+        );
+        let query = query.bind(task_id).bind(to_integer(after)).bind(limit);
+        let rows = self.wait.of("unreported", query.fetch_all(&self.readers)).await?;
         Ok(rows
             .iter()
             .map(|row| (u64::try_from(row.get::<i64, _>("sequence")).unwrap_or_default(), row.get("event")))

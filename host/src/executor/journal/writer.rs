@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use sqlx::{Connection as _, SqliteConnection};
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     time::{Instant, timeout_at},
@@ -12,9 +12,11 @@ use tokio::{
 
 use super::{
     JournalError,
-    batch::Batch,
+    book::{Book, Recent},
     cassettes::Retention,
-    change::{self, Change, Written},
+    change::{Change, Written},
+    script::Script,
+    wait::Wait,
 };
 
 /// Most changes of one transaction.
@@ -66,65 +68,84 @@ impl Inbox {
     }
 }
 
-/// Writes until every sender is gone.
-pub(super) async fn run(pool: SqlitePool, mut retention: Retention, mut inbox: Inbox, changed: watch::Sender<u64>) {
-    let mut batch = Vec::with_capacity(BATCH);
-    while inbox.next(&mut batch).await > 0 {
-        let (changes, answers): (Vec<_>, Vec<_>) =
-            batch.drain(..).map(|request| (request.change, request.answer)).unzip();
-        match commit(&pool, &mut retention, &changes).await {
-            Ok(written) => {
-                for (answer, written) in answers.into_iter().zip(written) {
-                    let _ = answer.send(Ok(written));
+/// The one who writes.
+pub(super) struct Writer {
+    pub(super) connection: SqliteConnection,
+    pub(super) retention: Retention,
+    /// None when a write failed: then nothing is certain but the file.
+    pub(super) book: Option<Book>,
+    pub(super) recent: Arc<Recent>,
+    pub(super) wait: Wait,
+}
+
+impl Writer {
+    /// Writes until every sender is gone.
+    pub(super) async fn run(mut self, mut inbox: Inbox, changed: watch::Sender<u64>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        while inbox.next(&mut batch).await > 0 {
+            let (changes, answers): (Vec<_>, Vec<_>) =
+                batch.drain(..).map(|request| (request.change, request.answer)).unzip();
+            let wait = self.wait.clone();
+            match wait.of("commit", self.commit(&changes)).await {
+                Ok(written) => {
+                    for (answer, written) in answers.into_iter().zip(written) {
+                        let _ = answer.send(Ok(written));
+                    }
+                    changed.send_modify(|count| *count = count.wrapping_add(1));
                 }
-                changed.send_modify(|count| *count = count.wrapping_add(1));
-            }
-            Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the journal could not be written");
-                for answer in answers {
-                    let _ = answer.send(Err(error.clone()));
+                Err(error) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "the journal could not be written");
+                    for answer in answers {
+                        let _ = answer.send(Err(error.clone()));
+                    }
                 }
             }
         }
+        let _ = self.connection.close().await;
+    }
+
+    async fn commit(&mut self, changes: &[Change]) -> Result<Vec<Written>, JournalError> {
+        let mut book = match self.book.take() {
+            Some(book) => book,
+            None => Book::load(&mut self.connection).await?,
+        };
+        let (scripts, written) = scripts(&mut book, changes)?;
+        if let Err(error) = self.write(&scripts).await {
+            let _ = self.execute("ROLLBACK").await;
+            return Err(error);
+        }
+        self.book = Some(book);
+        scripts.into_iter().for_each(|script| script.publish(&self.recent));
+        Ok(written)
+    }
+
+    async fn write(&mut self, scripts: &[Script<'_>]) -> Result<(), JournalError> {
+        self.execute("BEGIN IMMEDIATE").await?;
+        for script in scripts {
+            script.write(&mut self.connection, &mut self.retention).await?;
+        }
+        fettle_crash::point("journal::before_commit");
+        self.execute("COMMIT").await?;
+        fettle_crash::point("journal::after_commit");
+        Ok(())
+    }
+
+    async fn execute(&mut self, statement: &'static str) -> Result<(), JournalError> {
+        sqlx::query(statement).execute(&mut self.connection).await?;
+        Ok(())
     }
 }
 
-async fn commit(
-    pool: &SqlitePool,
-    retention: &mut Retention,
-    changes: &[Change],
-) -> Result<Vec<Written>, JournalError> {
-    let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
-    let written = apply(&mut transaction, retention, changes).await?;
-    fettle_crash::point("journal::before_commit");
-    transaction.commit().await?;
-    fettle_crash::point("journal::after_commit");
-    Ok(written)
-}
-
-/// Writes changes in their order; those of steps that come one after another are written together.
-async fn apply(
-    transaction: &mut Transaction<'static, Sqlite>,
-    retention: &mut Retention,
-    changes: &[Change],
-) -> Result<Vec<Written>, JournalError> {
+/// Changes in their order: usually one script.
+fn scripts<'c>(book: &mut Book, changes: &'c [Change]) -> Result<(Vec<Script<'c>>, Vec<Written>), JournalError> {
+    let (mut scripts, mut script) = (Vec::new(), Script::default());
     let mut written = Vec::with_capacity(changes.len());
-    let mut gathered = Batch::default();
     for change in changes {
-        if let Change::Step { task_id, change } = change {
-            gathered.add(task_id, change);
-            written.push(Written::Done);
-            continue;
+        if script.is_before(change) {
+            scripts.push(std::mem::take(&mut script));
         }
-        std::mem::take(&mut gathered).write(transaction, retention).await?;
-        written.push(match change {
-            Change::Accept { task, epoch } => change::accept(transaction, task, *epoch).await?,
-            Change::End { task_id, outcome } => change::end(transaction, task_id, outcome).await?,
-            Change::Acknowledge { task_id, sequence } => change::acknowledge(transaction, task_id, *sequence).await?,
-            Change::Forget { task_id } => change::forget(transaction, task_id).await?,
-            Change::Step { .. } => Written::Done,
-        });
+        written.push(script.add(book, change)?);
     }
-    gathered.write(transaction, retention).await?;
-    Ok(written)
+    scripts.push(script);
+    Ok((scripts, written))
 }

@@ -7,3 +7,4 @@ mod page;
 mod policies;
 pub(crate) mod projects;
 pub(crate) mod tenants;
+mod webhooks;

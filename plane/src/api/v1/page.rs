@@ -30,3 +30,41 @@ pub(super) fn next<T>(items: &[T], size: u32, cursor: impl Fn(&T) -> String) -> 
     let full = u32::try_from(items.len()).is_ok_and(|count| count >= size);
     items.last().filter(|_| full).map(cursor)
 }
+
+/// A page of what there is as a whole: what comes after `after`, by its name, and the name after which the next
+/// page begins.
+pub(super) fn of<T, K: Ord>(
+    items: impl IntoIterator<Item = T>,
+    after: Option<&K>,
+    size: u32,
+    name: impl Fn(&T) -> K,
+) -> (Vec<T>, Option<K>) {
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    let mut found: Vec<_> = items.into_iter().map(|item| (name(&item), item)).collect();
+    found.retain(|(name, _)| after.is_none_or(|after| name > after));
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let has_more = found.len() > size;
+    found.truncate(size);
+    let mut last = None;
+    let mut items = Vec::with_capacity(found.len());
+    for (name, item) in found {
+        last = Some(name);
+        items.push(item);
+    }
+    (items, last.filter(|_| has_more))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_whole_and_in_order_and_the_last_has_no_next() {
+        let names = ["c", "a", "e", "b", "d"];
+        let page = |after: Option<&&'static str>| of(names, after, 2, |name| *name);
+        assert_eq!(page(None), (vec!["a", "b"], Some("b")));
+        assert_eq!(page(Some(&"b")), (vec!["c", "d"], Some("d")));
+        assert_eq!(page(Some(&"d")), (vec!["e"], None));
+        assert_eq!(page(Some(&"e")), (vec![], None));
+    }
+}

@@ -29,6 +29,7 @@ pub(crate) struct Filter {
     /// `next_cursor` of the page before.
     cursor: Option<String>,
     /// 1 to 1000; 50 when absent.
+    #[param(minimum = 1, maximum = 1000)]
     page_size: Option<u32>,
 }
 

@@ -16,6 +16,7 @@ fn word(change: &Change) -> String {
         Change::Lease => "L".to_owned(),
         Change::Deadline => "D".to_owned(),
         Change::Operation(id) => format!("O{id}"),
+        Change::Webhooks => "W".to_owned(),
         Change::Everything => "E".to_owned(),
     }
 }
@@ -49,6 +50,7 @@ fn change(word: &str) -> Option<Change> {
         "O" => id.parse().ok().map(Change::Operation),
         "L" => Some(Change::Lease),
         "D" => Some(Change::Deadline),
+        "W" => Some(Change::Webhooks),
         _ => None,
     }
 }
@@ -63,7 +65,13 @@ mod tests {
     #[test]
     fn changes_are_read_as_they_were_written_however_many() {
         let node = NodeId::new(Ulid::from_parts(1, 2));
-        let mut changes = vec![Change::TaskReady(node), Change::CancelRequested(node), Change::Lease, Change::Deadline];
+        let mut changes = vec![
+            Change::TaskReady(node),
+            Change::CancelRequested(node),
+            Change::Lease,
+            Change::Deadline,
+            Change::Webhooks,
+        ];
         changes.extend((0..1000).map(|number| Change::Operation(OperationId::new(Ulid::from_parts(1, number)))));
         let texts = write(changes.iter());
         assert!(texts.len() > 1 && texts.iter().all(|text| text.len() < 8000));

@@ -8,7 +8,7 @@ use fettle_store::{
     id::OperationId,
     page::Page,
 };
-use fettle_store_rows::audit::{AuditRow, DeniedRow, denied, mutation, refused, report_key};
+use fettle_store_rows::audit::{AuditRow, DeniedRow, mutation, refused};
 pub(crate) use fettle_store_rows::audit::{PLATFORM, scope};
 use fettle_store_rows::subject::Subject;
 
@@ -43,18 +43,6 @@ pub(crate) fn record_with(
 ) {
     let row = mutation(context, scope, action, resource_name);
     unit.journal.audit(AuditRecord { details: Some(details), ..row });
-}
-
-/// Adds the row of a denied call, unless it is there: a report may come twice.
-pub(crate) fn record_denied(
-    unit: &mut Unit,
-    context: &Context,
-    subject: &Subject,
-    task_id: &str,
-    call: &DeniedCall,
-) -> Result<(), StoreError> {
-    let row = denied(context, subject, call)?;
-    unit.journal.audit_once(row, subject.operation_id.clone(), report_key(task_id, call))
 }
 
 #[async_trait]

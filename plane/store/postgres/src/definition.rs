@@ -8,7 +8,9 @@ use fettle_store::{
     definition::{DefinitionChange, DefinitionStore, DefinitionVersion, NewDefinitionVersion, Registered},
     id::DefinitionVersionId,
 };
-use fettle_store_rows::definition::{DefinitionRow, WHAT, changed, content, exists, registered, version_number};
+use fettle_store_rows::definition::{DefinitionRow, MOVED, WHAT, changed, content, exists, registered, version_number};
+
+use jiff::Timestamp;
 
 use crate::{
     PostgresStore, audit, row,
@@ -168,6 +170,18 @@ impl DefinitionStore for PostgresStore {
         let sql = versions!("WHERE operation_type = $1 AND version = $2");
         let found = self.reader.one("definition_version", sql, bind).await?;
         found.map(DefinitionRow::version).transpose()
+    }
+
+    async fn definition_moved(
+        &self,
+        id: DefinitionVersionId,
+        action: &'static str,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let bind = |query: Asking<(Option<i64>,)>| {
+            query.bind(audit::PLATFORM).bind(action).bind(format!("operation-definitions/{id}"))
+        };
+        let found = self.reader.one("definition_moved", MOVED, bind).await?;
+        found.and_then(|(at,)| at).map(|at| row::time(WHAT, at)).transpose()
     }
 
     async fn definitions(&self) -> Result<Vec<DefinitionVersion>, StoreError> {

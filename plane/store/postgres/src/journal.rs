@@ -6,9 +6,10 @@
 
 use std::collections::HashSet;
 
-use fettle_model::{name::StepId, task::LogLevel};
+use fettle_model::task::LogLevel;
 use fettle_store::{StoreError, audit::AuditRecord, event::EventKind};
-use fettle_store_rows::{audit as audit_rows, log::Kept, task::Held};
+pub(crate) use fettle_store_rows::step::clean;
+use fettle_store_rows::{audit as audit_rows, report::Lines};
 use jiff::Timestamp;
 use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
@@ -59,11 +60,6 @@ struct Head {
     link: Option<String>,
 }
 
-/// PostgreSQL has no text with the character NUL.
-pub(crate) fn clean(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
-}
-
 impl Journal {
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.audit.len(), self.events.len(), self.logs.len())
@@ -103,10 +99,11 @@ impl Journal {
     }
 
     /// Log lines of a step.
-    pub(crate) fn logs(&mut self, task: &Held, step_id: &StepId, attempt: u32, lines: Vec<Kept<'_>>) {
+    pub(crate) fn logs(&mut self, lines: Lines<'_>) {
+        let Lines { operation_id, node_id, step_id, attempt, lines } = lines;
         self.logs.extend(lines.into_iter().map(|line| Line {
-            operation_id: task.subject.operation_id.clone(),
-            node_id: task.node_id.clone(),
+            operation_id: operation_id.clone(),
+            node_id: node_id.clone(),
             step_id: step_id.to_string(),
             attempt: i64::from(attempt),
             at: line.at,

@@ -10,7 +10,9 @@ mod definition;
 mod ears;
 mod error;
 mod event;
+mod job;
 mod journal;
+mod lane;
 mod log;
 mod node;
 mod node_set;
@@ -18,21 +20,23 @@ mod operation;
 mod policy;
 mod project;
 mod reader;
+mod retention;
 mod task;
 mod token;
 mod trouble;
 mod unit;
+mod webhook;
 mod writer;
 
 use std::sync::{Arc, atomic::AtomicU32};
 
 use async_trait::async_trait;
-use fettle_store::{Health, StoreError, change::Listener};
+use fettle_store::{Health, StoreError, change::Listener, task::MOST_LEASES};
 use fettle_store_rows::row;
 use sqlx::migrate::Migrator;
 
 pub use crate::{connection::Address, error::OpenError};
-use crate::{ears::Ears, reader::Reader, writer::Writer};
+use crate::{ears::Ears, lane::Lane, reader::Reader, writer::Writer};
 
 /// From the first version of the tables to this one.
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
@@ -44,8 +48,13 @@ const WRITES: &str = "WITH nothing AS (UPDATE journal SET only_one = TRUE WHERE 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
     writer: Writer,
+    extensions: Lane<task::held::Extend>,
+    reports: Lane<task::report::Apply>,
+    endings: Lane<task::finish::Finish>,
     reader: Reader,
     ears: Ears,
+    /// Leases of a task that may be lost.
+    most_leases: Arc<AtomicU32>,
 }
 
 impl PostgresStore {
@@ -64,7 +73,9 @@ impl PostgresStore {
         let reader = Reader::new(&options);
         let ears = Ears::start(&options, Arc::clone(&listener), Arc::clone(&writes_as)).await?;
         let writer = Writer::start(options, connection, listener, writes_as);
-        Ok(Self { writer, reader, ears })
+        let (extensions, reports, endings) = (Lane::default(), Lane::default(), Lane::default());
+        let most_leases = Arc::new(AtomicU32::new(MOST_LEASES));
+        Ok(Self { writer, extensions, reports, endings, reader, ears, most_leases })
     }
 }
 

@@ -9,7 +9,6 @@ use fettle_store::{
     StoreError,
     context::Context,
     id::OperationId,
-    operation::NewOperation,
     page::Page,
     policy::{PolicyDocument, PolicyScope, PolicyStore, Precondition},
     project::Project,
@@ -125,14 +124,6 @@ fn record(
     let (name, details) = (resource_name(&named.operation_type), details(before, after));
     let action = action(named.scope.level(), after.is_some());
     audit::record_with(unit, context, &named.scope.to_string(), action, &name, details);
-}
-
-/// Keeps what was decided when an operation was submitted.
-pub(crate) async fn record_decision(unit: &mut Unit, new: &NewOperation) -> Result<(), StoreError> {
-    let Some(decision) = &new.decision else { return Ok(()) };
-    let document = row::text("decision", decision)?;
-    let sql = "INSERT INTO operation_decisions (operation_id, document) VALUES ($1, $2)";
-    unit.execute(sql, |query| query.bind(new.id.to_string()).bind(document)).await.map(drop)
 }
 
 #[async_trait]

@@ -26,14 +26,16 @@ use tokio::{
 
 use crate::{
     connection,
-    error::{Closed, NotWritten, Unknown, unavailable},
+    error::{Closed, unavailable},
+    job::{Asked, Ended, Failure, Job, reason},
     journal::Unwritten,
+    lane::{Lane, Together},
     trouble::Trouble,
     unit::Unit,
 };
 
 /// Verbs of one commit, at most. Bounds how long the first one waits for the last.
-const GROUP: usize = 256;
+pub(crate) const GROUP: usize = 256;
 
 /// Verbs that may wait; more wait before the queue.
 const QUEUE: usize = 1024;
@@ -47,95 +49,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A transaction that takes longer is given up, with its connection: the server may be gone without a word.
 const LONGEST: Duration = Duration::from_secs(40);
-
-/// How a verb ended, as far as the transaction is concerned.
-enum Ended {
-    Done,
-    /// It found that it may not. The transaction goes on without it.
-    Refused,
-    Failed(Trouble, String),
-}
-
-/// Why a transaction was not committed.
-enum Failure {
-    /// One verb has to be taken back.
-    TakeBack,
-    /// Another transaction was in the way of several verbs: each of them alone may work.
-    Apart,
-    /// It may work now.
-    Again(Trouble, String),
-    /// The connection was lost during the commit.
-    Unknown(String),
-}
-
-impl Failure {
-    fn reason(&self) -> &str {
-        match self {
-            Self::TakeBack => "a verb had to be taken back",
-            Self::Apart => "another transaction was in the way",
-            Self::Again(_, reason) | Self::Unknown(reason) => reason,
-        }
-    }
-}
-
-/// A verb that waits, or that has run and waits for the commit.
-trait Job: Send {
-    fn run<'c>(&'c mut self, unit: &'c mut Unit) -> BoxFuture<'c, Ended>;
-
-    /// Answers whoever asked; the argument says whether and why the commit failed.
-    fn answer(self: Box<Self>, failed: Option<&Failure>);
-}
-
-struct Asked<I, T, F> {
-    verb: &'static str,
-    input: I,
-    work: F,
-    result: Option<Result<T, StoreError>>,
-    sender: oneshot::Sender<Result<T, StoreError>>,
-}
-
-impl<I, T, F> Job for Asked<I, T, F>
-where
-    I: Send + Sync,
-    T: Send,
-    F: for<'c> Fn(&'c mut Unit, &'c I) -> BoxFuture<'c, Result<T, StoreError>> + Send + Sync,
-{
-    fn run<'c>(&'c mut self, unit: &'c mut Unit) -> BoxFuture<'c, Ended> {
-        Box::pin(async move {
-            let result = (self.work)(unit, &self.input).await;
-            let ended = match &result {
-                Ok(_) => Ended::Done,
-                Err(error) => match Trouble::of_verb(error) {
-                    None => Ended::Refused,
-                    Some(trouble) => Ended::Failed(trouble, reason(error)),
-                },
-            };
-            self.result = Some(result);
-            ended
-        })
-    }
-
-    fn answer(self: Box<Self>, failed: Option<&Failure>) {
-        let verb = self.verb;
-        let result = match failed {
-            None => self.result.unwrap_or_else(|| Err(unavailable(verb)(NotWritten("it was not run".to_owned())))),
-            Some(Failure::Unknown(reason)) => Err(unavailable(verb)(Unknown(reason.clone()))),
-            Some(failure) => Err(unavailable(verb)(NotWritten(failure.reason().to_owned()))),
-        };
-        let result = result.map_err(|error| match error {
-            // Statements do not know the verb they belong to.
-            StoreError::Unavailable { source, .. } => StoreError::Unavailable { verb, source },
-            other => other,
-        });
-        let _ = self.sender.send(result);
-    }
-}
-
-/// What an error says, down to its first cause.
-fn reason(error: &dyn std::error::Error) -> String {
-    let first = std::iter::successors(error.source(), |error| error.source()).last();
-    first.map_or_else(|| error.to_string(), ToString::to_string)
-}
 
 /// The queue to the writer.
 pub(crate) struct Writer {
@@ -167,9 +80,27 @@ impl Writer {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut Unit, &'c I) -> BoxFuture<'c, Result<T, StoreError>> + Send + Sync + 'static,
     {
-        let asked = Instant::now();
         let (sender, answer) = oneshot::channel();
-        let job = Box::new(Asked { verb, input, work, result: None, sender });
+        self.queue(verb, Box::new(Asked { verb, input, work, result: None, sender }), answer).await
+    }
+
+    /// Runs one verb together with those of its kind that wait, and answers when it is durable.
+    pub(crate) async fn run_together<K: Together>(
+        &self,
+        lane: &Lane<K>,
+        asked: K::Asked,
+    ) -> Result<K::Answer, StoreError> {
+        let (job, answer) = lane.enter(asked);
+        self.queue(K::VERB, job, answer).await
+    }
+
+    async fn queue<T>(
+        &self,
+        verb: &'static str,
+        job: Box<dyn Job>,
+        answer: oneshot::Receiver<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let asked = Instant::now();
         let queue = self.sender.upgrade().ok_or(Closed).map_err(unavailable(verb))?;
         queue.send(job).await.map_err(|_| unavailable(verb)(Closed))?;
         drop(queue);
@@ -201,7 +132,7 @@ impl Worker {
         while queue.recv_many(&mut jobs, GROUP).await > 0 {
             let failed = self.commit(&mut jobs, Some(&mut queue)).await.err();
             if matches!(failed, Some(Failure::Apart)) {
-                for job in jobs.drain(..) {
+                for job in jobs.drain(..).flat_map(Job::split) {
                     let mut alone = vec![job];
                     let failed = self.commit(&mut alone, None).await.err();
                     self.answer(alone, failed.as_ref());
@@ -243,7 +174,7 @@ impl Worker {
             let tried = attempt(&mut unit, jobs, more, careful, &mut committing);
             let failure = match tokio::time::timeout(LONGEST, tried).await {
                 Ok(Ok(())) => {
-                    self.listener.committed(jobs.len());
+                    self.listener.committed(jobs.iter().map(|job| job.verbs()).sum());
                     unit.take_facts().iter().for_each(|fact| self.listener.witnessed(fact));
                     unit.take_changes().iter().for_each(|change| self.listener.changed(change));
                     self.unit = Some(unit);
@@ -254,6 +185,7 @@ impl Worker {
                 Err(_) => Failure::Again(Trouble::Lost, "the server does not answer".to_owned()),
             };
             careful = true;
+            *jobs = std::mem::take(jobs).into_iter().flat_map(Job::split).collect();
             unit.clear();
             match failure {
                 Failure::TakeBack | Failure::Apart => self.rolled_back(unit).await,

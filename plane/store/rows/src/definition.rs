@@ -17,6 +17,10 @@ use crate::row;
 /// The kind of record.
 pub const WHAT: &str = "operation definition";
 
+/// When a version was moved on: `$1` is the scope, `$2` the action, `$3` the version.
+pub const MOVED: &str =
+    "SELECT max(at) FROM audit_logs WHERE scope = $1 AND action = $2 AND resource_name = $3 AND result = 'ok'";
+
 /// A row as it is stored.
 #[derive(FromRow)]
 pub struct DefinitionRow {

@@ -17,6 +17,8 @@ use crate::{
 /// The tasks of the newest run, counted.
 #[derive(FromRow)]
 pub struct Tally {
+    /// Of which operation.
+    pub operation_id: String,
     /// That wait for their nodes.
     pub ready: i64,
     leased: i64,

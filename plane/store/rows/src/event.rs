@@ -31,7 +31,7 @@ impl EventRow {
     /// # Errors
     /// When a column is malformed.
     pub fn event(self) -> Result<Event, StoreError> {
-        let kind = EventKind::ALL.into_iter().find(|kind| kind.name() == self.kind);
+        let kind = EventKind::from_name(&self.kind);
         Ok(Event {
             sequence: self.sequence,
             kind: kind.ok_or_else(|| StoreError::corrupt(WHAT, UnknownKind(self.kind.clone())))?,

@@ -6,11 +6,10 @@ use fettle_model::{plan::Plan, reference::Reference};
 use fettle_store::{
     StoreError,
     context::Context,
-    id::NodeId,
+    id::{NodeId, OperationId},
     operation::{Concurrency, Ending, NewOperation, Operation, OperationState, Step, StepState, Terms, TriggerSource},
     project::Project,
 };
-use serde::Serialize;
 use sqlx::FromRow;
 
 use crate::row;
@@ -158,6 +157,7 @@ pub struct StepRow {
     outcome: Option<String>,
     duration_ms: Option<i64>,
     finished_at: Option<i64>,
+    settlement: Option<String>,
 }
 
 impl StepRow {
@@ -193,6 +193,7 @@ impl StepRow {
             percent: self.percent.map(|value| row::number(STEP, value)).transpose()?,
             message: self.message,
             last_log: self.last_log,
+            settlement: row::optional_document(STEP, self.settlement.as_deref())?,
         })
     }
 }
@@ -232,22 +233,6 @@ pub fn requires(new: &NewOperation) -> Result<Option<String>, StoreError> {
         .filter(|requires| !requires.is_empty())
         .map(|requires| row::text(WHAT, requires))
         .transpose()
-}
-
-#[derive(Serialize)]
-struct TaskColumns {
-    task_id: String,
-    node_id: String,
-}
-
-/// The tasks, as a list of objects with `task_id` and `node_id`.
-///
-/// # Errors
-/// When they cannot be written.
-pub fn tasks(new: &NewOperation) -> Result<String, StoreError> {
-    let columns =
-        new.tasks.iter().map(|task| TaskColumns { task_id: task.id.to_string(), node_id: task.node_id.to_string() });
-    row::text(WHAT, &columns.collect::<Vec<_>>())
 }
 
 /// The operation that was just created.
@@ -309,4 +294,10 @@ pub fn is_over(known: &Operation) -> StoreError {
         "operation.is_over",
         format!("operation {} has {} already; there is nothing left to cancel", known.id, known.state.status()),
     )
+}
+
+/// The id that every operation of the next page is smaller than. A ULID begins with a digit below 8.
+#[must_use]
+pub fn before(after: Option<OperationId>) -> String {
+    after.map_or_else(|| "8".to_owned(), |id| id.to_string())
 }

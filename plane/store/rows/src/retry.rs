@@ -2,18 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use fettle_model::{
-    failure::FailureClass,
-    operation::{OperationStatus, StepOutcome},
-};
+use fettle_model::operation::OperationStatus;
 use fettle_store::{
     StoreError,
     id::{NodeId, OperationId},
     operation::Operation,
 };
 use sqlx::FromRow;
-
-use crate::row;
 
 /// A task that a newer one replaces.
 #[derive(Clone, Debug, FromRow)]
@@ -22,6 +17,8 @@ pub struct OldTask {
     pub task_id: String,
     /// Its node.
     pub node_id: String,
+    /// How it ended.
+    pub status: String,
 }
 
 /// Refuses an operation that is not over or has succeeded.
@@ -62,24 +59,6 @@ pub fn choose(
     }
     old.retain(|task| names.contains(&task.node_id));
     Ok(old)
-}
-
-/// Refuses a failed step of which nobody knows whether it happened.
-///
-/// # Errors
-/// `Conflict` then.
-pub fn refuse_unknown_outcome(task: &OldTask, step_id: &str, outcome: &str) -> Result<(), StoreError> {
-    match row::document("operation step", outcome)? {
-        StepOutcome::Failed { failure } if failure.class == FailureClass::Unknown => Err(StoreError::conflict(
-            "operation.outcome_unknown",
-            format!(
-                "nobody knows whether step `{step_id}` happened on node {}: {}; look at the node, then retry and accept \
-                 that the step may happen twice",
-                task.node_id, failure.message
-            ),
-        )),
-        _ => Ok(()),
-    }
 }
 
 /// The operation has more nodes than there are ids.

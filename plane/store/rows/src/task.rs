@@ -12,12 +12,12 @@ use fettle_store::{
     StoreError,
     fact::About,
     id::TaskId,
-    task::{Lease, LeaseKey},
+    task::{Lease, LeaseKey, Verdict},
 };
 use serde_json::Value;
 use sqlx::FromRow;
 
-use crate::{row, subject::Subject};
+use crate::{row, settlement::Inquiry, subject::Subject};
 
 const WHAT: &str = "task";
 
@@ -38,6 +38,8 @@ pub struct Held {
     pub last_sequence: i64,
     /// Whether it should stop.
     pub cancel_requested: i64,
+    /// What it asks, where it does nothing else.
+    pub inquiry: Option<String>,
     /// Its operation.
     #[sqlx(flatten)]
     pub subject: Subject,
@@ -55,6 +57,18 @@ pub enum Fence {
 }
 
 impl Held {
+    /// How the task ends when its node says that it ended so.
+    ///
+    /// # Errors
+    /// When a column is malformed.
+    pub fn ending(&self, reported: TaskEnding) -> Result<TaskEnding, StoreError> {
+        let inquiry: Option<Inquiry> = row::optional_document(WHAT, self.inquiry.as_deref())?;
+        Ok(match inquiry {
+            Some(inquiry) => inquiry.ending(reported),
+            None => reported,
+        })
+    }
+
     /// Compares a key with the task.
     #[must_use]
     pub fn fence(&self, lease: &LeaseKey) -> Fence {
@@ -69,6 +83,7 @@ impl Held {
 }
 
 /// How a task ends.
+#[derive(Clone)]
 pub enum TaskEnding {
     /// Every step succeeded.
     Succeeded,
@@ -125,6 +140,31 @@ pub fn step_not_succeeded(task_id: TaskId, step_id: &str, status: &str) -> Store
     )
 }
 
+/// What a node is answered at once that says how its task ended; nothing when the task ends so. `unfinished` is the first
+/// step of the task that has not succeeded, and its status.
+#[must_use]
+pub fn refusal(
+    held: &Held,
+    (lease, outcome): (&LeaseKey, &TaskOutcome),
+    ending: &TaskEnding,
+    unfinished: Option<&(String, String)>,
+) -> Option<Result<Verdict, StoreError>> {
+    match (held.fence(lease), ending, unfinished) {
+        // The answer to the first time was lost.
+        (Fence::Ended, ..) if held.status == ending.status() => Some(Ok(Verdict::Accepted)),
+        (Fence::Stale | Fence::Ended, ..) => Some(Ok(Verdict::Stale)),
+        (Fence::Current, TaskEnding::Succeeded, Some((step_id, status))) => {
+            Some(Err(step_not_succeeded(lease.task_id, step_id, status)))
+        }
+        (Fence::Current, TaskEnding::Canceled, _)
+            if *outcome == TaskOutcome::Canceled && held.cancel_requested == 0 =>
+        {
+            Some(Err(not_canceled(lease.task_id)))
+        }
+        (Fence::Current, ..) => None,
+    }
+}
+
 /// What of an operation goes with a lease.
 #[derive(FromRow)]
 pub struct LeasedRow {
@@ -140,6 +180,7 @@ pub struct LeasedRow {
     epoch: i64,
     run: i64,
     trace_parent: Option<String>,
+    inquiry: Option<String>,
 }
 
 impl LeasedRow {
@@ -174,6 +215,7 @@ impl LeasedRow {
     /// # Errors
     /// When a column is malformed.
     pub fn lease(self, task_id: &str, accepted: BTreeMap<StepId, Value>) -> Result<Lease, StoreError> {
+        let inquiry: Option<Inquiry> = row::optional_document(WHAT, self.inquiry.as_deref())?;
         Ok(Lease {
             task_id: row::parse(WHAT, task_id)?,
             epoch: Epoch(row::number(WHAT, self.epoch)?),
@@ -187,6 +229,7 @@ impl LeasedRow {
                 inputs: row::document(WHAT, &self.inputs)?,
                 plan_digest: row::parse(WHAT, &self.plan_digest)?,
                 accepted,
+                inquire: inquiry.unwrap_or_default().steps,
                 org_id: Some(self.org_id),
                 trace_parent: self.trace_parent,
             },

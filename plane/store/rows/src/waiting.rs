@@ -7,7 +7,9 @@ use fettle_model::definition::Requirements;
 use fettle_store::{
     StoreError,
     operation::{NodeTask, TaskStatus, Wait},
-    queue::Line,
+    project::Project,
+    queue::{Line, interleave},
+    task::{ReadyTask, Wanted},
 };
 use jiff::Timestamp;
 use sqlx::FromRow;
@@ -54,6 +56,12 @@ pub struct Limit<'a> {
 }
 
 impl Candidate {
+    /// Whether it counts how many others are under way.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.max_parallel_nodes.is_some() || self.limits().next().is_some()
+    }
+
     /// The limits that it has yet to pass: an operation that is under way stays so.
     pub fn limits(&self) -> impl Iterator<Item = Limit<'_>> {
         let scopes = [
@@ -157,6 +165,81 @@ impl Organisation {
             tasks.push((row::parse(TASK, &candidate.task_id)?, candidate));
         }
         Ok(Line { held: row::number(TASK, self.held)?, last_turn: row::optional_time(TASK, self.last_turn_at)?, tasks })
+    }
+}
+
+/// Tasks looked at of one organisation. Those behind them wait until some of these have gone.
+pub const LOOKED_AT: u32 = 64;
+
+/// How many tasks of each organisation to look at for this many free slots: as many as fit, for mostly nothing keeps them
+/// from the node; then, when something did, all that are ever looked at.
+pub fn depths(room: usize) -> impl Iterator<Item = u32> {
+    let room = u32::try_from(room).unwrap_or(LOOKED_AT);
+    (room < LOOKED_AT).then_some(room).into_iter().chain([LOOKED_AT])
+}
+
+/// What waits for a node, in the order in which it goes.
+pub struct Queue {
+    /// The tasks that were looked at.
+    pub candidates: Vec<Candidate>,
+    /// Whether several organisations wait.
+    pub is_contended: bool,
+    /// Whether it was looked at less deep than it may be, and more wait behind. As soon as something is kept from the node,
+    /// such a queue no longer says who goes next: it may be a task of the same organisation that is not in it.
+    pub is_shallow: bool,
+}
+
+impl Queue {
+    /// The queue of these, each looked at this deep.
+    #[must_use]
+    pub fn new(lines: Vec<Line<Candidate>>, depth: u32) -> Self {
+        let is_contended = lines.len() > 1;
+        let is_shallow = depth < LOOKED_AT && lines.iter().any(|line| line.tasks.len() >= depth as usize);
+        Self { candidates: interleave(lines), is_contended, is_shallow }
+    }
+
+    /// Leaves only what is wanted.
+    pub fn only(&mut self, wanted: Wanted) {
+        if let Wanted::This(id) = wanted {
+            let id = id.to_string();
+            self.candidates.retain(|candidate| candidate.task_id == id);
+        }
+    }
+}
+
+/// A task that waits, as policies are told of it.
+#[derive(FromRow)]
+pub struct ReadyRow {
+    task_id: String,
+    operation_id: String,
+    operation_type: String,
+    version: String,
+    org_id: String,
+    project_id: String,
+    inputs: String,
+    requested_by_user_id: String,
+    created_at: i64,
+}
+
+impl ReadyRow {
+    /// The task.
+    ///
+    /// # Errors
+    /// When a column is malformed.
+    pub fn task(self) -> Result<ReadyTask, StoreError> {
+        Ok(ReadyTask {
+            id: row::parse(TASK, &self.task_id)?,
+            operation_id: row::parse(TASK, &self.operation_id)?,
+            operation_type: row::parse(TASK, &self.operation_type)?,
+            version: row::parse(TASK, &self.version)?,
+            project: Project {
+                project_id: row::parse(TASK, &self.project_id)?,
+                org_id: row::parse(TASK, &self.org_id)?,
+            },
+            inputs: row::document(TASK, &self.inputs)?,
+            requested_by: self.requested_by_user_id,
+            created_at: row::time(TASK, self.created_at)?,
+        })
     }
 }
 

@@ -9,8 +9,10 @@ use fettle_store::{
     id::DefinitionVersionId,
 };
 use fettle_store_rows::definition::{
-    DefinitionRow, WHAT, changed, check_usable, content, exists, registered, version_number,
+    DefinitionRow, MOVED, WHAT, changed, check_usable, content, exists, registered, version_number,
 };
+
+use jiff::Timestamp;
 
 use crate::{SqliteStore, audit, error::unavailable, row, writer::Unit};
 
@@ -82,7 +84,7 @@ async fn insert(
     .await
     .map_err(unavailable("register_definition"))?;
     let name = format!("operation-definitions/{}", new.id);
-    audit::record(unit, context, audit::PLATFORM, "definition.register", &name).await?;
+    audit::record(unit, context, audit::PLATFORM, "definition.register", &name);
     Ok(registered(new, context))
 }
 
@@ -116,7 +118,7 @@ async fn change(
     .execute(&mut unit.connection)
     .await
     .map_err(unavailable("change_definition"))?;
-    audit::record(unit, context, audit::PLATFORM, change.action(), &format!("operation-definitions/{id}")).await?;
+    audit::record(unit, context, audit::PLATFORM, change.action(), &format!("operation-definitions/{id}"));
     Ok(changed)
 }
 
@@ -185,6 +187,21 @@ impl DefinitionStore for SqliteStore {
                 .await
                 .map_err(unavailable("definition_version"))?;
         found.map(DefinitionRow::version).transpose()
+    }
+
+    async fn definition_moved(
+        &self,
+        id: DefinitionVersionId,
+        action: &'static str,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let at: Option<i64> = sqlx::query_scalar(MOVED)
+            .bind(audit::PLATFORM)
+            .bind(action)
+            .bind(format!("operation-definitions/{id}"))
+            .fetch_one(&self.readers)
+            .await
+            .map_err(unavailable("definition_moved"))?;
+        at.map(|at| row::time(WHAT, at)).transpose()
     }
 
     async fn definitions(&self) -> Result<Vec<DefinitionVersion>, StoreError> {

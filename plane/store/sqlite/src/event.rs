@@ -3,36 +3,13 @@
 use async_trait::async_trait;
 use fettle_store::{
     StoreError,
-    event::{Event, EventKind, EventStore},
+    event::{Event, EventStore},
     id::OperationId,
     page::Page,
 };
 use fettle_store_rows::event::EventRow;
-use jiff::Timestamp;
-use serde_json::Value;
 
-use crate::{SqliteStore, error::unavailable, row, writer::Unit};
-
-const WHAT: &str = "event";
-
-/// Writes an event into the transaction of the change it tells of.
-pub(crate) async fn append(
-    unit: &mut Unit,
-    operation_id: &str,
-    kind: EventKind,
-    at: Timestamp,
-    payload: &Value,
-) -> Result<(), StoreError> {
-    sqlx::query("INSERT INTO outbox_events (operation_id, kind, at, payload) VALUES ($1, $2, $3, $4)")
-        .bind(operation_id)
-        .bind(kind.name())
-        .bind(at.as_millisecond())
-        .bind(row::text(WHAT, payload)?)
-        .execute(&mut unit.connection)
-        .await
-        .map_err(unavailable("event"))?;
-    Ok(())
-}
+use crate::{SqliteStore, error::unavailable};
 
 #[async_trait]
 impl EventStore for SqliteStore {
@@ -47,5 +24,23 @@ impl EventStore for SqliteStore {
         .await
         .map_err(unavailable("events"))?;
         rows.into_iter().map(EventRow::event).collect()
+    }
+
+    async fn outbox(&self, page: Page<i64>) -> Result<Vec<Event>, StoreError> {
+        let rows: Vec<EventRow> =
+            sqlx::query_as("SELECT * FROM outbox_events WHERE sequence > $1 ORDER BY sequence LIMIT $2")
+                .bind(page.after.unwrap_or(0))
+                .bind(page.size)
+                .fetch_all(&self.readers)
+                .await
+                .map_err(unavailable("outbox"))?;
+        rows.into_iter().map(EventRow::event).collect()
+    }
+
+    async fn newest_event(&self) -> Result<i64, StoreError> {
+        sqlx::query_scalar("SELECT coalesce(max(sequence), 0) FROM outbox_events")
+            .fetch_one(&self.readers)
+            .await
+            .map_err(unavailable("newest_event"))
     }
 }

@@ -8,20 +8,28 @@ pub mod copy;
 mod definition;
 mod error;
 mod event;
+mod journal;
+mod lane;
 mod log;
 mod node;
 mod node_set;
 mod operation;
 mod policy;
 mod project;
+mod retention;
 mod task;
 mod token;
+mod webhook;
 mod writer;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicU32},
+    time::Duration,
+};
 
 use async_trait::async_trait;
-use fettle_store::{Health, StoreError, change::Listener};
+use fettle_store::{Health, StoreError, change::Listener, task::MOST_LEASES};
 use fettle_store_rows::row;
 use sqlx::{
     ConnectOptions as _, SqlitePool,
@@ -29,7 +37,7 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
-use crate::{error::unavailable, writer::Writer};
+use crate::{error::unavailable, lane::Lane, writer::Writer};
 
 /// From the first version of the tables to this one.
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
@@ -43,7 +51,13 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A store in one file.
 pub struct SqliteStore {
     writer: Writer,
+    creations: Lane<operation::create::Create>,
+    extensions: Lane<task::held::Extend>,
+    reports: Lane<task::report::Apply>,
+    endings: Lane<task::finish::Finish>,
     readers: SqlitePool,
+    /// Leases of a task that may be lost.
+    most_leases: AtomicU32,
 }
 
 impl SqliteStore {
@@ -70,7 +84,16 @@ impl SqliteStore {
             .connect_with(options.create_if_missing(false).pragma("query_only", "ON"))
             .await
             .map_err(unavailable("open"))?;
-        Ok(Self { writer: Writer::start(connection, listener), readers })
+        let writer = Writer::start(connection, listener);
+        Ok(Self {
+            writer,
+            creations: Lane::default(),
+            extensions: Lane::default(),
+            reports: Lane::default(),
+            endings: Lane::default(),
+            readers,
+            most_leases: AtomicU32::new(MOST_LEASES),
+        })
     }
 }
 

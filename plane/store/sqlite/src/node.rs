@@ -68,7 +68,7 @@ async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Contex
     };
     update(unit, id, &new.facts).await?;
     let node = read(unit, id).await?;
-    audit::record(unit, context, &audit::scope(node.owner.as_ref()), "node.join", &format!("nodes/{id}")).await?;
+    audit::record(unit, context, &audit::scope(node.owner.as_ref()), "node.join", &format!("nodes/{id}"));
     Ok(node)
 }
 
@@ -144,7 +144,7 @@ impl NodeStore for SqliteStore {
                     update(unit, id, &facts).await?;
                     let node = read(unit, id).await?;
                     let scope = audit::scope(node.owner.as_ref());
-                    audit::record(unit, &context, &scope, "node.update", &format!("nodes/{id}")).await?;
+                    audit::record(unit, &context, &scope, "node.update", &format!("nodes/{id}"));
                     // It may have now what a task waited for.
                     unit.announce(Change::TaskReady(id));
                     Ok(node)

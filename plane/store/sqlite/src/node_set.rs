@@ -26,7 +26,8 @@ async fn put(unit: &mut Unit, set: &NodeSet, context: &Context) -> Result<(), St
     .await
     .map_err(unavailable("put_node_set"))?;
     let name = resource_name(set.project.project_id.as_str(), set.kind, set.name.as_str());
-    audit::record(unit, context, &audit::scope(Some(&set.project)), "node_set.put", &name).await
+    audit::record(unit, context, &audit::scope(Some(&set.project)), "node_set.put", &name);
+    Ok(())
 }
 
 async fn delete(
@@ -46,7 +47,8 @@ async fn delete(
             .map_err(unavailable("delete_node_set"))?;
     let (org_id,) = removed.ok_or_else(|| StoreError::not_found(kind.words(), name))?;
     let resource = resource_name(project.as_str(), kind, name.as_str());
-    audit::record(unit, context, &format!("{org_id}/{project}"), "node_set.delete", &resource).await
+    audit::record(unit, context, &format!("{org_id}/{project}"), "node_set.delete", &resource);
+    Ok(())
 }
 
 #[async_trait]

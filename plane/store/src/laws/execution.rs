@@ -19,7 +19,7 @@ use crate::{
     node::Node,
     operation::{Concurrency, NewOperation, Operation, TaskStatus, Terms, Wait},
     project::Project,
-    task::{Lease, Verdict},
+    task::{Lease, Verdict, Wanted},
 };
 
 async fn nodes(store: &dyn Store, count: u128, slots: u32) -> Vec<Node> {
@@ -74,6 +74,47 @@ pub async fn an_operation_has_one_task_per_node(store: &dyn Store) {
     }
     assert_eq!(show(store, &operation).await.state.status(), OperationStatus::Succeeded);
     assert_eq!(statuses(store, &operation).await, [TaskStatus::Succeeded; 3]);
+}
+
+/// Who decides about tasks sees them in the order in which they go, and one that is given leaves the others where they are.
+pub async fn what_waits_is_told_in_order_and_given_one_by_one(store: &dyn Store) {
+    let nodes = nodes(store, 2, 2).await;
+    let of = |number, node, priority| with(new_operation(number, node, None), Terms { priority, ..Terms::default() });
+    let mut operations = Vec::new();
+    for (number, priority) in [(1, 5), (2, 5), (3, 9)] {
+        operations.push(create(store, of(number, &nodes[0], priority)).await);
+    }
+    create(store, of(4, &nodes[1], 5)).await;
+    let told = async || {
+        let tasks = store.ready_tasks(nodes[0].id).await.unwrap();
+        tasks.into_iter().map(|task| (task.operation_id, task.id)).collect::<Vec<_>>()
+    };
+    let ready = store.ready_tasks(nodes[0].id).await.unwrap();
+    let expected = [&operations[2], &operations[0], &operations[1]];
+    for (task, operation) in ready.iter().zip(expected) {
+        let told = (&task.operation_id, &task.operation_type, &task.version, &task.project, &task.inputs);
+        let made =
+            (&operation.id, &operation.operation_type, &operation.version, &operation.project, &operation.inputs);
+        assert_eq!(told, made);
+        assert_eq!((&task.requested_by, task.created_at), (&operation.requested_by, operation.created_at));
+    }
+    let before = told().await;
+    assert_eq!(before.len(), 3);
+    let this = async |node: &Node, id| {
+        store
+            .lease_tasks(node.id, Wanted::This(id), at(20), when(2))
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|lease| lease.task_id)
+    };
+    assert!(this(&nodes[1], before[1].1).await.next().is_none(), "it is another node's");
+    assert!(this(&nodes[0], before[1].1).await.eq([before[1].1]));
+    assert!(this(&nodes[0], before[1].1).await.next().is_none(), "it is given");
+    assert_eq!(told().await, [before[0], before[2]]);
+    assert!(this(&nodes[0], before[2].1).await.eq([before[2].1]));
+    assert!(this(&nodes[0], before[0].1).await.next().is_none(), "the node has two slots");
+    assert_eq!(told().await, [before[0]], "what keeps it from the node is not looked at");
 }
 
 /// Nothing would ever end it.
@@ -219,6 +260,22 @@ pub async fn a_node_that_lacks_a_capability_is_given_nothing(store: &dyn Store) 
     facts.capabilities.insert("gpu.vendor".to_owned(), "amd".to_owned());
     store.update_node(node.id, facts, when(3)).await.unwrap();
     assert_eq!(lease(store, &node, 4).await.task.operation_id, waiting.id.to_string());
+}
+
+/// Nor does what it keeps back cost the organisation its turn: the next of its tasks goes.
+pub async fn a_task_that_is_kept_back_keeps_nobodys_turn(store: &dyn Store) {
+    let node = node(store, 1, 3).await;
+    let of = |number, name: &str| {
+        let project = Project { project_id: format!("of-{name}").parse().unwrap(), org_id: name.parse().unwrap() };
+        NewOperation { project, ..new_operation(number, &node, None) }
+    };
+    for number in 1..=5 {
+        create(store, of(number, "greedy")).await;
+    }
+    assert_eq!(lease_some(store, &node, 2, 2).await.len(), 2, "the node works for one organisation alone");
+    create(store, with(of(6, "late"), needs("amd"))).await;
+    let fits = create(store, of(7, "late")).await;
+    assert_eq!(lease(store, &node, 3).await.task.operation_id, fits.id.to_string());
 }
 
 /// Silence and full slots too.

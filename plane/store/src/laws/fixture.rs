@@ -30,7 +30,7 @@ use crate::{
     page::Page,
     project::Project,
     secret::SecretHash,
-    task::{Lease, LeaseKey, Report, Verdict},
+    task::{Lease, LeaseKey, Report, Verdict, Wanted},
     token::NewJoinToken,
 };
 
@@ -234,7 +234,7 @@ pub async fn lease(store: &dyn Store, node: &Node, seconds: i64) -> Lease {
 /// Leases tasks.
 pub async fn lease_some(store: &dyn Store, node: &Node, limit: u32, seconds: i64) -> Vec<Lease> {
     let deadline = at(seconds) + SignedDuration::from_secs(10);
-    store.lease_tasks(node.id, limit, deadline, when(seconds)).await.unwrap()
+    store.lease_tasks(node.id, Wanted::First(limit), deadline, when(seconds)).await.unwrap()
 }
 
 /// The key of a lease.

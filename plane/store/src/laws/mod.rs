@@ -10,10 +10,16 @@ pub mod leases;
 pub mod node_sets;
 pub mod nodes;
 pub mod operations;
+pub mod pages;
 pub mod policies;
+pub mod recovery;
 pub mod reports;
+pub mod retention;
 pub mod retries;
+pub mod segments;
+pub mod together;
 pub mod tokens;
+pub mod webhooks;
 
 /// Makes one test per law. `$open` is an async function that answers a guard and an empty store; none where
 /// its database is not installed.
@@ -33,10 +39,11 @@ macro_rules! laws {
                 a_key_with_another_request_is_refused, the_same_key_at_once_makes_one_operation, lists_are_paged,
                 canceling_what_no_node_has_taken_ends_it, canceling_what_runs_asks_the_node,
                 what_is_over_cannot_be_canceled, another_project_sees_nothing;
-            execution: an_operation_has_one_task_per_node, an_operation_of_no_node_is_refused,
+            execution: an_operation_has_one_task_per_node, what_waits_is_told_in_order_and_given_one_by_one, an_operation_of_no_node_is_refused,
                 a_failure_beyond_the_budget_skips_the_rest, only_so_many_nodes_work_on_it_at_once,
                 only_so_many_operations_of_a_type_are_under_way, organisations_take_turns_on_a_node,
                 the_higher_priority_goes_first, a_node_that_lacks_a_capability_is_given_nothing,
+                a_task_that_is_kept_back_keeps_nobodys_turn,
                 a_task_says_why_it_waits, what_waits_past_its_deadline_fails, what_runs_past_its_deadline_is_stopped,
                 logs_say_which_node;
             retries: a_retry_keeps_what_succeeded, a_retry_runs_a_step_again_that_is_not_reusable,
@@ -44,6 +51,13 @@ macro_rules! laws {
                 a_retry_of_one_node_leaves_the_others_as_they_are, an_unknown_outcome_is_for_a_person,
                 what_is_not_over_or_succeeded_is_not_retried, what_was_canceled_is_retried,
                 a_report_of_an_earlier_run_changes_nothing;
+            together: operations_are_created_each_on_its_own, leases_are_held_each_on_its_own, reports_are_stored_each_on_its_own, tasks_end_each_on_its_own,
+                tasks_of_one_operation_end_together;
+            recovery: what_was_found_out_is_kept_and_told, an_inquiry_asks_only_what_is_in_question,
+                an_inquiry_that_proves_nothing_leaves_it_in_question, a_persons_word_decides,
+                what_a_person_says_did_not_happen_may_run_again,
+                what_ran_on_a_node_that_was_not_heard_of_again_is_in_question, a_task_is_leased_only_so_often,
+                a_lease_that_is_held_again_does_not_count;
             leases: each_lease_has_a_higher_epoch, a_node_is_never_given_more_than_its_slots,
                 a_task_is_leased_to_its_own_node_only, an_unacknowledged_lease_expires, a_lease_that_expired_is_held_again_under_its_epoch, an_extension_tells_a_task_that_is_over, an_extended_lease_does_not_expire,
                 nothing_is_accepted_under_an_old_epoch, nothing_is_accepted_after_expiry_before_the_next_lease,
@@ -60,6 +74,16 @@ macro_rules! laws {
             policies: an_overlay_is_changed_only_as_it_was_read, of_two_changes_at_once_one_is_refused,
                 scopes_do_not_see_each_other, a_chain_is_of_one_project_and_one_type, a_deleted_overlay_says_nothing,
                 changes_of_overlays_are_audited, overlays_are_paged, a_decision_is_kept_with_its_operation;
+            segments: segments_change_no_line_and_no_cursor, a_follower_reads_on_across_a_segment_that_closes,
+                a_segment_is_bounded_in_bytes, lines_over_the_bound_of_a_node_are_dropped_with_a_mark,
+                segments_are_closed_when_they_are_whole_or_the_operation_is_over;
+            retention: what_is_over_is_found_by_its_end, logs_and_events_go_in_batches,
+                an_operation_goes_whole_and_its_audit_rows_stay, a_chore_is_one_planes;
+            webhooks: a_webhook_begins_with_what_happens_next, a_webhook_belongs_to_its_scope,
+                a_scope_has_only_so_many_webhooks, a_rotated_secret_stays_good_for_a_while,
+                one_plane_at_a_time_has_a_webhook, the_next_attempt_is_remembered,
+                a_dead_letter_is_kept_and_told_again, a_receiver_that_is_gone_is_left_alone,
+                a_deleted_webhook_leaves_no_dead_letters;
         );
     };
     (@each $open:path; $($module:ident: $($law:ident),+;)+) => {

@@ -85,11 +85,17 @@ impl FakeHost {
 
     /// Opens its pull stream.
     pub(crate) async fn pull(&mut self, held: &[&str], free_slots: u32) -> Pull {
+        self.pull_holding(held, free_slots, Vec::new()).await
+    }
+
+    /// The same for a node that keeps these artifacts.
+    pub(crate) async fn pull_holding(&mut self, held: &[&str], free_slots: u32, held_artifacts: Vec<u64>) -> Pull {
         let (sender, receiver) = mpsc::channel(8);
         let hello = PullHello {
             node_id: self.id.clone(),
             held_task_ids: held.iter().map(ToString::to_string).collect(),
             free_slots,
+            held_artifacts,
         };
         let hello = PullRequest { request: Some(pull_request::Request::Hello(hello)) };
         sender.send(hello).await.unwrap();

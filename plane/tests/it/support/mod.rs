@@ -1,6 +1,7 @@
 //! A plane in this process, with verbs.
 
 pub(crate) mod host;
+pub(crate) mod receiver;
 pub(crate) mod shelf;
 pub(crate) mod stream;
 
@@ -173,12 +174,18 @@ pub(crate) async fn within<T>(what: impl Future<Output = T>) -> T {
 impl TestPlane {
     /// Stops the plane, lets time pass, and starts it again on the same data.
     pub(crate) async fn restart_after(self, away: Duration) -> Self {
+        self.restart_with(away, |_| {}).await
+    }
+
+    /// The same with another configuration.
+    pub(crate) async fn restart_with(self, away: Duration, change: impl FnOnce(&mut PlaneConfig)) -> Self {
         let Self { running, shelf, directory, database, cluster, http, admin, member } = self;
         running.shutdown().await;
         tokio::time::sleep(away).await;
         let mut config = PlaneConfig::new(directory.path());
         config.lease_duration = Duration::from_secs(600);
         config.database = database.clone();
+        change(&mut config);
         let source: Arc<dyn fettle_plane::artifact::ArtifactSource> = Arc::<Shelf>::clone(&shelf);
         let running = Plane::start_with(config, source).await.unwrap();
         Self { running, shelf, directory, database, cluster, http, admin, member }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use fettle_store::node::Node;
-use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::state::State;
@@ -17,7 +16,7 @@ pub(crate) struct NodeView {
     /// Its name.
     name: String,
     /// `online` or `offline`, by its heartbeats.
-    status: &'static str,
+    status: NodeStatus,
     /// The project it belongs to; absent when it is common to all.
     #[serde(skip_serializing_if = "Option::is_none")]
     project_id: Option<String>,
@@ -38,11 +37,21 @@ pub(crate) struct NodeView {
     last_heartbeat_at: Option<String>,
 }
 
+/// Whether something was heard of a node lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum NodeStatus {
+    /// It sends heartbeats.
+    Online,
+    /// It does not.
+    Offline,
+}
+
 impl NodeView {
     pub(super) fn new(node: Node, state: &State) -> Self {
         Self {
             id: node.id.to_string(),
-            status: if is_online(&node, state.heard_since()) { "online" } else { "offline" },
+            status: status(&node, state),
             project_id: node.owner.map(|owner| owner.project_id.to_string()),
             name: node.facts.name,
             capabilities: node.facts.capabilities,
@@ -56,6 +65,9 @@ impl NodeView {
     }
 }
 
-fn is_online(node: &Node, heard_since: Timestamp) -> bool {
-    node.last_heartbeat_at.is_some_and(|last| last >= heard_since)
+/// Whether a node was heard of lately.
+pub(super) fn status(node: &Node, state: &State) -> NodeStatus {
+    let heard_since = state.heard_since();
+    let is_online = node.last_heartbeat_at.is_some_and(|last| last >= heard_since);
+    if is_online { NodeStatus::Online } else { NodeStatus::Offline }
 }

@@ -5,3 +5,4 @@ pub(crate) mod node_groups;
 mod node_set;
 pub(crate) mod operation_policies;
 pub(crate) mod operations;
+pub(crate) mod webhooks;

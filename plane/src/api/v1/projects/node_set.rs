@@ -6,10 +6,10 @@ use fettle_store::{
     project::Project,
 };
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    api::Problem,
+    api::{Problem, v1::page},
     identity::Caller,
     state::State,
     target::{MOST_NODES, TargetSelector, resolve},
@@ -28,18 +28,33 @@ pub(crate) struct NodeSetView {
     updated_at: String,
 }
 
-/// Named sets of nodes.
+/// A page of named sets of nodes.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct NodeSets {
     /// By name.
     items: Vec<NodeSetView>,
+    /// Pass it as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+/// Which sets.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Filter {
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// 1 to 1000; 50 when absent.
+    #[param(minimum = 1, maximum = 1000)]
+    page_size: Option<u32>,
 }
 
 /// What a set shall hold.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NodeSetRequest {
-    /// Names or ids of nodes that the project may use.
+    /// Names or ids of nodes that the project may use; 1 to 10000.
     nodes: Vec<String>,
 }
 
@@ -55,9 +70,16 @@ impl From<NodeSet> for NodeSetView {
 }
 
 /// The sets of a project.
-pub(super) async fn list(state: &State, project: &Project, kind: NodeSetKind) -> Result<NodeSets, Problem> {
+pub(super) async fn list(
+    state: &State,
+    project: &Project,
+    kind: NodeSetKind,
+    filter: Filter,
+) -> Result<NodeSets, Problem> {
+    let size = page::size(filter.page_size)?;
     let sets = state.store.node_sets(&project.project_id, kind).await?;
-    Ok(NodeSets { items: sets.into_iter().map(NodeSetView::from).collect() })
+    let (sets, next_cursor) = page::of(sets, filter.cursor.as_ref(), size, |set| set.name.to_string());
+    Ok(NodeSets { items: sets.into_iter().map(NodeSetView::from).collect(), next_cursor })
 }
 
 /// One set, or 404.
@@ -83,8 +105,8 @@ pub(super) async fn put(
     name: &str,
     request: NodeSetRequest,
 ) -> Result<NodeSetView, Problem> {
-    let label: Label =
-        name.parse().map_err(|error| Problem::invalid(vec![Violation::new("name", format!("`{name}`: {error}"))]))?;
+    let label = name.parse::<Label>();
+    let label = label.map_err(|error| Problem::invalid(vec![Violation::new("name", error.to_string())]))?;
     let nodes = find_nodes(state, &project, request.nodes).await?;
     let set = NodeSet { kind, name: label, project, nodes, updated_at: state.clock.now() };
     state.store.put_node_set(set.clone(), caller.context()).await?;

@@ -1,3 +1,4 @@
 //! /api/v1/tenants
 
 pub(crate) mod operation_policies;
+pub(crate) mod webhooks;

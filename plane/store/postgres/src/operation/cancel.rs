@@ -57,10 +57,14 @@ pub(crate) async fn stop_tasks(
     for task in tasks.iter().filter(|task| task.status == "leased") {
         unit.announce(Change::CancelRequested(row::parse("node", &task.node_id)?));
     }
-    for task in tasks.iter().filter(|task| task.status == "ready") {
-        ending::end_task(unit, subject, &task.task_id, ending, context).await?;
-    }
-    Ok(())
+    let ready = tasks.iter().filter(|task| task.status == "ready");
+    let ended = ready.map(|task| ending::Ended {
+        subject: subject.clone(),
+        task_id: task.task_id.clone(),
+        ending: ending.clone(),
+        context,
+    });
+    ending::end_tasks(unit, &ended.collect::<Vec<_>>()).await
 }
 
 /// A task that waits here for nobody else until the commit.

@@ -21,7 +21,7 @@ use super::operations;
 use crate::{
     audit,
     journal::clean,
-    policy, row,
+    row,
     unit::{Asking, Unit},
 };
 
@@ -54,6 +54,8 @@ WITH version AS (
 ), artifacts AS (
     INSERT INTO operation_artifacts (operation_id, role, reference)
     SELECT operation_id, artifact.* FROM operation, unnest($24::text[], $37::text[]) AS artifact
+), decision AS (
+    INSERT INTO operation_decisions (operation_id, document) SELECT operation_id, $38 FROM operation WHERE $38 IS NOT NULL
 )
 SELECT EXISTS (SELECT 1 FROM operation), (SELECT status FROM version)";
 
@@ -68,7 +70,6 @@ pub(crate) async fn create(unit: &mut Unit, new: &NewOperation, context: &Contex
             }
         };
     }
-    policy::record_decision(unit, new).await?;
     let subject = Subject::of(new, context);
     unit.journal.event(&subject.operation_id, EventKind::Requested, context.at, &subject.payload())?;
     audit::record(unit, context, &subject.scope(), "operation.create", &subject.resource_name());
@@ -90,6 +91,7 @@ async fn insert(unit: &mut Unit, new: &NewOperation, context: &Context) -> Resul
     let graph = &new.plan.graph;
     let target_selector = row::text(WHAT, &new.target_selector)?;
     let (sources, inputs) = (row::text(WHAT, &graph.sources)?, row::text(WHAT, &new.plan.inputs)?);
+    let decision = new.decision.as_ref().map(|decision| row::text("decision", decision)).transpose()?;
     let total_steps = i64::from(total_steps(&new.plan)?);
     let (steps, terms, requires) = (steps(&new.plan)?, &new.terms, requires(new)?);
     let (first, total_nodes) = (first_node(new)?.to_string(), i64::from(total_nodes(new)?));
@@ -135,6 +137,7 @@ async fn insert(unit: &mut Unit, new: &NewOperation, context: &Context) -> Resul
                 .bind(new.linked_allocation_id.clone())
                 .bind(new.trace_parent.clone())
                 .bind(references)
+                .bind(decision)
         })
         .await?;
     let (is_new, status) = answer.unwrap_or_default();

@@ -3,7 +3,9 @@
 mod cancel;
 mod create;
 mod deadline;
+mod decision;
 pub(crate) mod ending;
+mod inquiry;
 mod retry;
 mod waiting;
 
@@ -13,10 +15,10 @@ use fettle_store::{
     StoreError,
     context::Context,
     id::OperationId,
-    operation::{Created, NewOperation, NewRun, NodeTask, Operation, OperationStore, Step},
+    operation::{Created, Decision, NewInquiry, NewOperation, NewRun, NodeTask, Operation, OperationStore, Step},
     page::Page,
 };
-use fettle_store_rows::operation::{OperationRow, StepRow};
+use fettle_store_rows::operation::{OperationRow, StepRow, before};
 
 use jiff::Timestamp;
 
@@ -50,7 +52,12 @@ impl OperationStore for PostgresStore {
 
     async fn operation(&self, project: &Label, id: OperationId) -> Result<Option<Operation>, StoreError> {
         let bind = |query: Asking<OperationRow>| query.bind(id.to_string()).bind(project.to_string());
-        let sql = operations!("WHERE operation_id = $1 AND project_id = $2");
+        // Found by its key first: the index of the project's list has both columns too, and all that is between them.
+        let sql = concat!(
+            "SELECT * FROM (",
+            operations!("WHERE operation_id = $1 OFFSET 0"),
+            ") AS found WHERE project_id = $2"
+        );
         let found = self.reader.one("operation", sql, bind).await?;
         found.map(OperationRow::operation).transpose()
     }
@@ -68,14 +75,19 @@ impl OperationStore for PostgresStore {
         status: Option<OperationStatus>,
         page: Page<OperationId>,
     ) -> Result<Vec<Operation>, StoreError> {
-        let sql = operations!(
-            "WHERE project_id = $1 AND ($2 IS NULL OR operation_id < $2) AND ($3 IS NULL OR status = $3)
-             ORDER BY operation_id DESC LIMIT $4"
-        );
+        // One statement for each, so that either walks an index from the cursor on.
+        let sql = match status {
+            None => operations!(
+                "WHERE project_id = $1 AND operation_id < $2 AND $3::text IS NULL ORDER BY operation_id DESC LIMIT $4"
+            ),
+            Some(_) => operations!(
+                "WHERE project_id = $1 AND operation_id < $2 AND status = $3 ORDER BY operation_id DESC LIMIT $4"
+            ),
+        };
         let bind = |query: Asking<OperationRow>| {
             query
                 .bind(project.to_string())
-                .bind(page.after.map(|id| id.to_string()))
+                .bind(before(page.after))
                 .bind(status.map(OperationStatus::name))
                 .bind(i64::from(page.size))
         };
@@ -86,7 +98,7 @@ impl OperationStore for PostgresStore {
     async fn steps(&self, id: OperationId) -> Result<Vec<Step>, StoreError> {
         let sql = "SELECT task_id, tasks.node_id AS node_id, step_id, step_index, kind, component, needs,
                        operation_steps.status AS status, attempt_number, started_at, percent, message, last_log, outcome,
-                       duration_ms, finished_at
+                       duration_ms, finished_at, settlement
                    FROM tasks JOIN operation_steps USING (task_id)
                    WHERE tasks.operation_id = $1 AND superseded = 0 ORDER BY tasks.node_id, step_index";
         let rows = self.reader.all("steps", sql, |query: Asking<StepRow>| query.bind(id.to_string())).await?;
@@ -108,6 +120,39 @@ impl OperationStore for PostgresStore {
             .run("retry_operation", (project.clone(), id, run, context), |unit, (project, id, run, context)| {
                 Box::pin(retry::retry(unit, project, *id, run, context))
             })
+            .await
+    }
+
+    async fn inquire(
+        &self,
+        project: &Label,
+        id: OperationId,
+        inquiry: NewInquiry,
+        context: Context,
+    ) -> Result<Operation, StoreError> {
+        self.writer
+            .run("inquire", (project.clone(), id, inquiry, context), |unit, (project, id, inquiry, context)| {
+                Box::pin(inquiry::inquire(unit, project, *id, inquiry, context))
+            })
+            .await
+    }
+
+    async fn decide(
+        &self,
+        project: &Label,
+        id: OperationId,
+        decision: Decision,
+        run: Option<NewRun>,
+        context: Context,
+    ) -> Result<Operation, StoreError> {
+        self.writer
+            .run(
+                "decide",
+                (project.clone(), id, decision, run, context),
+                |unit, (project, id, decision, run, context)| {
+                    Box::pin(decision::decide(unit, (project, *id), decision, run.as_ref(), context))
+                },
+            )
             .await
     }
 

@@ -11,11 +11,15 @@ use fettle_store::{
 };
 use fettle_store_rows::{
     definition::check_usable,
-    retry::{OldTask, changed, choose, refuse_unknown_outcome, refuse_what_is_not_over},
+    retry::{OldTask, changed, choose, refuse_what_is_not_over},
+    settlement::refuse_in_question,
 };
 use jiff::Timestamp;
 
-use super::cancel::{find, lock_tasks};
+use super::{
+    cancel::{find, lock_tasks},
+    inquiry::outcomes,
+};
 use crate::{
     audit, row,
     task::subject,
@@ -36,7 +40,7 @@ pub(crate) async fn retry(
     insist_on_usable(unit, &known).await?;
     let old = choose(replaceable(unit, id).await?, id, run.nodes.as_ref())?;
     if !run.accept_unknown {
-        refuse_unknown_outcomes(unit, &old).await?;
+        refuse_in_question(&outcomes(unit, &old).await?)?;
     }
     if old.len() > run.task_ids.len() {
         return Err(changed(id));
@@ -63,25 +67,11 @@ async fn insist_on_usable(unit: &mut Unit, known: &Operation) -> Result<(), Stor
 }
 
 /// The tasks that did not succeed.
-async fn replaceable(unit: &mut Unit, id: OperationId) -> Result<Vec<OldTask>, StoreError> {
-    let sql = "SELECT task_id, node_id FROM tasks
+pub(super) async fn replaceable(unit: &mut Unit, id: OperationId) -> Result<Vec<OldTask>, StoreError> {
+    let sql = "SELECT task_id, node_id, status FROM tasks
                WHERE operation_id = $1 AND superseded = 0 AND status IN ('failed', 'canceled', 'skipped')
                ORDER BY task_id";
     unit.look(sql, |query: Asking<OldTask>| query.bind(id.to_string())).await
-}
-
-/// A step of which nobody knows whether it happened is for a person to decide.
-async fn refuse_unknown_outcomes(unit: &mut Unit, old: &[OldTask]) -> Result<(), StoreError> {
-    let ids: Vec<String> = old.iter().map(|task| task.task_id.clone()).collect();
-    let sql = "SELECT task_id, step_id, outcome FROM operation_steps
-               WHERE task_id = ANY($1) AND status = 'failed' ORDER BY task_id, step_index";
-    let failed = unit.look(sql, |query: Asking<(String, String, String)>| query.bind(ids)).await?;
-    for (task_id, step_id, outcome) in failed {
-        if let Some(task) = old.iter().find(|task| task.task_id == task_id) {
-            refuse_unknown_outcome(task, &step_id, &outcome)?;
-        }
-    }
-    Ok(())
 }
 
 async fn begin(unit: &mut Unit, id: OperationId, run: &NewRun) -> Result<(), StoreError> {
@@ -109,12 +99,12 @@ WITH pair AS (
 )
 INSERT INTO operation_steps (task_id, operation_id, step_index, step_id, kind, component, needs, status,
     attempt_number, attempts_before, log_lines, started_at, percent, message, last_log, outcome, duration_ms,
-    finished_at)
+    finished_at, settlement)
 SELECT new_id, operation_id, step_index, step_id, kind, component, needs,
     CASE WHEN keep THEN status ELSE 'pending' END, attempt_number, attempt_number, log_lines,
     CASE WHEN keep THEN started_at END, CASE WHEN keep THEN percent END, CASE WHEN keep THEN message END,
     CASE WHEN keep THEN last_log END, CASE WHEN keep THEN outcome END, CASE WHEN keep THEN duration_ms END,
-    CASE WHEN keep THEN finished_at END
+    CASE WHEN keep THEN finished_at END, CASE WHEN keep THEN settlement END
 FROM pair JOIN operation_steps ON task_id = old_id
     CROSS JOIN LATERAL (SELECT status = 'succeeded' AND step_id <> ALL($3) AS keep) AS kept";
 
@@ -127,7 +117,7 @@ async fn replace(unit: &mut Unit, old: &[OldTask], run: &NewRun) -> Result<(), S
 }
 
 /// Unless a node that is not retried has failed.
-async fn forget_failure(unit: &mut Unit, id: OperationId) -> Result<(), StoreError> {
+pub(super) async fn forget_failure(unit: &mut Unit, id: OperationId) -> Result<(), StoreError> {
     unit.execute(
         "UPDATE operations SET failure = NULL WHERE operation_id = $1 AND NOT EXISTS
              (SELECT 1 FROM tasks WHERE tasks.operation_id = $1 AND superseded = 0 AND tasks.status = 'failed')",

@@ -17,11 +17,6 @@ macro_rules! node_columns {
 }
 pub(crate) use node_columns;
 
-/// Whether what is counted has to be locked, so that two planes do not both take the last place.
-pub(crate) fn is_limited(candidate: &Candidate) -> bool {
-    candidate.max_parallel_nodes.is_some() || candidate.limits().next().is_some()
-}
-
 /// Waits for whoever else counts the same, at whichever plane. Task before operation, as everywhere. False when the
 /// task is not there to be had.
 pub(crate) async fn lock(connection: &mut PgConnection, candidate: &Candidate) -> Result<bool, StoreError> {

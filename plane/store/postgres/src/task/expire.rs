@@ -1,9 +1,9 @@
 //! Ending leases that nobody holds any more.
 
 use fettle_store::{StoreError, change::Change, context::Context, fact::Fact, id::NodeId};
-use fettle_store_rows::subject::Subject;
+use fettle_store_rows::{settlement::leased_too_often, subject::Subject};
 
-use super::held::subject;
+use super::{held::subject, settlement};
 use crate::{
     audit,
     operation::ending::{self, TaskEnding},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Any plane may do it, and several at once: what another one is just about is left to it.
-pub(crate) async fn expire(unit: &mut Unit, context: &Context) -> Result<u64, StoreError> {
+pub(crate) async fn expire(unit: &mut Unit, most: u32, context: &Context) -> Result<u64, StoreError> {
     let at = context.at.as_millisecond();
     let due = unit
         .look(
@@ -25,32 +25,40 @@ pub(crate) async fn expire(unit: &mut Unit, context: &Context) -> Result<u64, St
     for (task_id, operation_id, node_id) in due {
         let subject = subject(unit, &operation_id).await?;
         let node_id = row::parse("task", &node_id)?;
-        end_lease(unit, &subject, &task_id, node_id, "task.lease_expire", context).await?;
+        end_lease(unit, &subject, (&task_id, node_id, most), "task.lease_expire", context).await?;
         ended += 1;
     }
     Ok(ended)
 }
 
-/// Makes the task ready again, or ends it when it should be canceled anyway. The epoch stays: it grows with the
+/// Makes the task ready again, or ends it when it should be canceled anyway, or was leased too often. The epoch stays: it grows with the
 /// next lease, and until then nothing is accepted. The task is locked.
 pub(crate) async fn end_lease(
     unit: &mut Unit,
     subject: &Subject,
-    task_id: &str,
-    node_id: NodeId,
+    (task_id, node_id, most): (&str, NodeId, u32),
     action: &'static str,
     context: &Context,
 ) -> Result<(), StoreError> {
     audit::record_of(unit, context, subject, action, &format!("tasks/{task_id}"));
     unit.witness(Fact::LeaseEnded { about: subject.about(), task_id: task_id.to_owned(), action });
     let returned = unit
-        .execute(
-            "UPDATE tasks SET status = 'ready', deadline = NULL WHERE task_id = $1 AND cancel_requested = 0",
-            |query| query.bind(task_id.to_owned()),
+        .change_one(
+            "UPDATE tasks SET status = 'ready', deadline = NULL, lost_leases = lost_leases + 1
+             WHERE task_id = $1 AND cancel_requested = 0 RETURNING lost_leases",
+            |query: Asking<(i64,)>| query.bind(task_id.to_owned()),
         )
         .await?;
-    if returned == 0 {
-        ending::end_task(unit, subject, task_id, &TaskEnding::Canceled, context).await?;
+    let ending = match returned {
+        None => Some(TaskEnding::Canceled),
+        Some((lost,)) if lost >= i64::from(most) => {
+            Some(TaskEnding::Failed { failure: leased_too_often(lost), step_id: None })
+        }
+        Some(_) => None,
+    };
+    if let Some(ending) = ending {
+        settlement::leave_in_question(unit, task_id).await?;
+        ending::end_task(unit, subject, task_id, &ending, context).await?;
         // Its slot is free for another task.
         unit.announce(Change::TaskReady(node_id));
         return Ok(());

@@ -1,56 +1,73 @@
-//! Ending a task at its node's word.
+//! Ending tasks at their nodes' word.
+
+use std::collections::HashMap;
 
 use fettle_model::task::TaskOutcome;
 use fettle_store::{
     StoreError,
     context::Context,
-    id::TaskId,
     task::{LeaseKey, Verdict},
 };
-use fettle_store_rows::task::{not_canceled, step_not_succeeded};
+use fettle_store_rows::task::refusal;
 
-use super::held::{self, Fence, start_operation};
+use super::held::{self, Held, start_operations};
 use crate::{
     audit,
-    operation::ending::{self, TaskEnding},
+    lane::Together,
+    operation::ending::{self, Ended, TaskEnding},
     unit::{Asking, Unit},
 };
 
-pub(crate) async fn finish(
-    unit: &mut Unit,
-    lease: LeaseKey,
-    outcome: TaskOutcome,
-    context: &Context,
-) -> Result<Verdict, StoreError> {
-    let Some(held) = held::read(unit, lease.task_id).await? else { return Ok(Verdict::Stale) };
-    let (ending, action) = TaskEnding::reported(outcome);
-    match held.fence(&lease) {
-        Fence::Stale => return Ok(Verdict::Stale),
-        // The answer to the first time was lost.
-        Fence::Ended if held.status == ending.status() => return Ok(Verdict::Accepted),
-        Fence::Ended => return Ok(Verdict::Stale),
-        Fence::Current => {}
-    }
-    match ending {
-        TaskEnding::Succeeded => refuse_unfinished(unit, lease.task_id).await?,
-        TaskEnding::Canceled if held.cancel_requested == 0 => return Err(not_canceled(lease.task_id)),
-        TaskEnding::Canceled | TaskEnding::Failed { .. } | TaskEnding::Skipped => {}
-    }
-    let subject = held.subject;
-    if held.acknowledged == 0 {
-        start_operation(unit, &subject.operation_id, context).await?;
-    }
-    audit::record_of(unit, context, &subject, action, &format!("tasks/{}", lease.task_id));
-    ending::end_task(unit, &subject, &lease.task_id.to_string(), &ending, context).await?;
-    Ok(Verdict::Accepted)
+/// Tasks that their nodes say are over.
+pub(crate) struct Finish;
+
+/// What a node says.
+pub(crate) struct Told {
+    pub(crate) lease: LeaseKey,
+    pub(crate) outcome: TaskOutcome,
+    pub(crate) context: Context,
 }
 
-async fn refuse_unfinished(unit: &mut Unit, task_id: TaskId) -> Result<(), StoreError> {
-    let sql = "SELECT step_id, status FROM operation_steps WHERE task_id = $1 AND status <> 'succeeded'
-               ORDER BY step_index LIMIT 1";
-    let found = unit.look_for(sql, |query: Asking<(String, String)>| query.bind(task_id.to_string())).await?;
-    match found {
-        None => Ok(()),
-        Some((step_id, status)) => Err(step_not_succeeded(task_id, &step_id, &status)),
+impl Together for Finish {
+    const VERB: &'static str = "finish_task";
+    type Asked = Told;
+    type Answer = Verdict;
+
+    async fn run(unit: &mut Unit, asked: &[Told]) -> Result<Vec<Result<Verdict, StoreError>>, StoreError> {
+        let tasks: Vec<String> = asked.iter().map(|told| told.lease.task_id.to_string()).collect();
+        let mut held: HashMap<String, Held> = held::read_all(unit, tasks.clone()).await?.into_iter().collect();
+        let unfinished = unfinished(unit, &tasks).await?;
+        let (mut answers, mut ended, mut started) = (Vec::with_capacity(asked.len()), Vec::new(), Vec::new());
+        for (told, task_id) in asked.iter().zip(&tasks) {
+            let Some(held) = held.get_mut(task_id) else {
+                answers.push(Ok(Verdict::Stale));
+                continue;
+            };
+            let (reported, action) = TaskEnding::reported(told.outcome.clone());
+            let ending = held.ending(reported)?;
+            if let Some(answer) = refusal(held, (&told.lease, &told.outcome), &ending, unfinished.get(task_id)) {
+                answers.push(answer);
+                continue;
+            }
+            ending.status().clone_into(&mut held.status);
+            if held.acknowledged == 0 {
+                started.push((held.subject.operation_id.clone(), told.context.at));
+            }
+            audit::record_of(unit, &told.context, &held.subject, action, &format!("tasks/{task_id}"));
+            let (subject, task_id) = (held.subject.clone(), task_id.clone());
+            ended.push(Ended { subject, task_id, ending, context: &told.context });
+            answers.push(Ok(Verdict::Accepted));
+        }
+        start_operations(unit, started).await?;
+        ending::end_tasks(unit, &ended).await?;
+        Ok(answers)
     }
+}
+
+/// The first step of each task that has not succeeded, and its status.
+async fn unfinished(unit: &mut Unit, tasks: &[String]) -> Result<HashMap<String, (String, String)>, StoreError> {
+    let sql = "SELECT DISTINCT ON (task_id) task_id, step_id, status FROM operation_steps
+               WHERE task_id = ANY($1) AND status <> 'succeeded' ORDER BY task_id, step_index";
+    let found = unit.look(sql, |query: Asking<(String, String, String)>| query.bind(tasks.to_vec())).await?;
+    Ok(found.into_iter().map(|(task_id, step_id, status)| (task_id, (step_id, status))).collect())
 }

@@ -2,11 +2,14 @@
 
 pub(crate) mod admission;
 mod expire;
-mod finish;
-mod held;
+pub(crate) mod finish;
+pub(crate) mod held;
 mod lease;
 pub(crate) mod queue;
-mod report;
+pub(crate) mod report;
+mod settlement;
+
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use fettle_model::task::TaskOutcome;
@@ -15,7 +18,7 @@ use fettle_store::{
     change::Change,
     context::Context,
     id::{NodeId, TaskId},
-    task::{Extended, Lease, LeaseKey, OpenTasks, Report, Resumed, TaskStore, Verdict},
+    task::{Extended, Lease, LeaseKey, OpenTasks, ReadyTask, Report, Resumed, TaskStore, Verdict, Wanted},
 };
 use jiff::Timestamp;
 
@@ -44,25 +47,29 @@ impl TaskStore for PostgresStore {
     async fn lease_tasks(
         &self,
         node_id: NodeId,
-        limit: u32,
+        wanted: Wanted,
         acknowledge_by: Timestamp,
         context: Context,
     ) -> Result<Vec<Lease>, StoreError> {
         // Most wake-ups find nothing; a look costs less than a turn at the writer.
         let ready = "SELECT 1::bigint FROM tasks WHERE node_id = $1 AND status = 'ready' LIMIT 1";
         let bind = |query: Asking<(i64,)>| query.bind(node_id.to_string());
-        if limit == 0 || self.reader.one("lease_tasks", ready, bind).await?.is_none() {
+        if wanted.most() == 0 || self.reader.one("lease_tasks", ready, bind).await?.is_none() {
             return Ok(Vec::new());
         }
         self.writer
             .run(
                 "lease_tasks",
-                (node_id, limit, acknowledge_by, context),
-                |unit, (node_id, limit, acknowledge_by, context)| {
-                    Box::pin(lease::lease(unit, *node_id, *limit, *acknowledge_by, context))
+                (node_id, wanted, acknowledge_by, context),
+                |unit, (node_id, wanted, acknowledge_by, context)| {
+                    Box::pin(lease::lease(unit, *node_id, *wanted, *acknowledge_by, context))
                 },
             )
             .await
+    }
+
+    async fn ready_tasks(&self, node_id: NodeId) -> Result<Vec<ReadyTask>, StoreError> {
+        queue::ready_tasks(&self.reader, node_id).await
     }
 
     async fn resume_leases(
@@ -72,9 +79,10 @@ impl TaskStore for PostgresStore {
         deadline: Timestamp,
         context: Context,
     ) -> Result<Resumed, StoreError> {
+        let bounds = (deadline, self.most_leases.load(Ordering::Relaxed));
         self.writer
-            .run("resume_leases", (node_id, held, deadline, context), |unit, (node_id, held, deadline, context)| {
-                Box::pin(held::resume(unit, *node_id, held, *deadline, context))
+            .run("resume_leases", (node_id, held, bounds, context), |unit, (node_id, held, bounds, context)| {
+                Box::pin(held::resume(unit, *node_id, held, *bounds, context))
             })
             .await
     }
@@ -85,11 +93,7 @@ impl TaskStore for PostgresStore {
         deadline: Timestamp,
         context: Context,
     ) -> Result<Verdict, StoreError> {
-        let extended =
-            self.writer.run("acknowledge_lease", (lease, deadline, context), |unit, (lease, until, context)| {
-                Box::pin(held::extend(unit, *lease, *until, context))
-            });
-        Ok(extended.await?.verdict)
+        Ok(self.extend_lease(lease, deadline, context).await?.verdict)
     }
 
     async fn apply_reports(
@@ -97,11 +101,7 @@ impl TaskStore for PostgresStore {
         reports: Vec<Report>,
         context: Context,
     ) -> Result<Vec<Result<Verdict, StoreError>>, StoreError> {
-        self.writer
-            .run("apply_reports", (reports, context), |unit, (reports, context)| {
-                Box::pin(report::apply_all(unit, reports, context))
-            })
-            .await
+        self.writer.run_together(&self.reports, report::Told { reports, context }).await
     }
 
     async fn extend_lease(
@@ -110,11 +110,7 @@ impl TaskStore for PostgresStore {
         deadline: Timestamp,
         context: Context,
     ) -> Result<Extended, StoreError> {
-        self.writer
-            .run("extend_lease", (lease, deadline, context), |unit, (lease, deadline, context)| {
-                Box::pin(held::extend(unit, *lease, *deadline, context))
-            })
-            .await
+        self.writer.run_together(&self.extensions, held::Hold { lease, deadline, at: context.at }).await
     }
 
     async fn finish_task(
@@ -123,15 +119,20 @@ impl TaskStore for PostgresStore {
         outcome: TaskOutcome,
         context: Context,
     ) -> Result<Verdict, StoreError> {
+        self.writer.run_together(&self.endings, finish::Told { lease, outcome, context }).await
+    }
+
+    async fn expire_leases(&self, context: Context) -> Result<u64, StoreError> {
+        let most = self.most_leases.load(Ordering::Relaxed);
         self.writer
-            .run("finish_task", (lease, outcome, context), |unit, (lease, outcome, context)| {
-                Box::pin(finish::finish(unit, *lease, outcome.clone(), context))
+            .run("expire_leases", (most, context), |unit, (most, context)| {
+                Box::pin(expire::expire(unit, *most, context))
             })
             .await
     }
 
-    async fn expire_leases(&self, context: Context) -> Result<u64, StoreError> {
-        self.writer.run("expire_leases", context, |unit, context| Box::pin(expire::expire(unit, context))).await
+    fn bound_leases(&self, most: u32) {
+        self.most_leases.store(most.max(1), Ordering::Relaxed);
     }
 
     async fn spare_leases(&self, until: Timestamp) -> Result<(), StoreError> {
@@ -145,8 +146,9 @@ impl TaskStore for PostgresStore {
     }
 
     async fn open_tasks(&self) -> Result<OpenTasks, StoreError> {
-        let sql = "SELECT count(*) FILTER (WHERE status = 'ready'), count(*) FILTER (WHERE status = 'leased')
-                   FROM tasks WHERE status IN ('ready', 'leased')";
+        // Each counted in its own index.
+        let sql = "SELECT (SELECT count(*) FROM tasks WHERE status = 'ready'),
+                       (SELECT count(*) FROM tasks WHERE status = 'leased')";
         let found = self.reader.one::<(i64, i64)>("open_tasks", sql, |query| query).await?;
         let (ready, leased) = found.unwrap_or_default();
         Ok(OpenTasks { ready: row::number("task", ready)?, leased: row::number("task", leased)? })

@@ -38,7 +38,7 @@ pub(crate) async fn cancel(
         .map_err(unavailable(VERB))?;
     let subject = subject::read(unit, &id.to_string()).await?;
     stop_tasks(unit, &subject, &ending::TaskEnding::Canceled, context).await?;
-    audit::record(unit, context, &subject.scope(), "operation.cancel", &subject.resource_name()).await?;
+    audit::record(unit, context, &subject.scope(), "operation.cancel", &subject.resource_name());
     unit.announce(subject.change()?);
     find(unit, project, id).await
 }
@@ -70,8 +70,6 @@ pub(crate) async fn stop_tasks(
             .fetch_all(&mut unit.connection)
             .await
             .map_err(unavailable(VERB))?;
-    for (task_id,) in ready {
-        ending::end_task(unit, subject, &task_id, ending, context).await?;
-    }
-    Ok(())
+    let ended = |(task_id,)| ending::Ended { subject: subject.clone(), task_id, ending: ending.clone(), context };
+    ending::end_tasks(unit, &ready.into_iter().map(ended).collect::<Vec<_>>()).await
 }

@@ -32,7 +32,7 @@ pub(crate) async fn expire(unit: &mut Unit, context: &Context) -> Result<u64, St
         let subject = subject::read(unit, &operation_id).await?;
         let failure = deadline_exceeded();
         ending::keep_failure(unit, &subject, &failure).await?;
-        audit::record_of(unit, context, &subject, "operation.expire", &subject.resource_name()).await?;
+        audit::record_of(unit, context, &subject, "operation.expire", &subject.resource_name());
         stop_tasks(unit, &subject, &TaskEnding::Failed { failure, step_id: None }, context).await?;
         unit.announce(subject.change()?);
         ended += 1;

@@ -1,16 +1,62 @@
 //! The end of a task, and with its last task, of an operation.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use fettle_model::{failure::Failure, operation::StepOutcome};
 use fettle_store::{StoreError, change::Change, context::Context, fact::Fact};
 use fettle_store_rows::ending::Tally;
 pub(crate) use fettle_store_rows::task::TaskEnding;
 
-use crate::{error::unavailable, event, operation::subject::Subject, row, writer::Unit};
+use crate::{error::unavailable, operation::subject::Subject, row, writer::Unit};
 
 const VERB: &str = "finish_task";
 
-/// Ends a task that is not over, settles the steps that have no result, and ends the operation when
-/// this was its last task.
+/// A task that is over from now on.
+pub(crate) struct Ended<'e> {
+    pub(crate) subject: Subject,
+    pub(crate) task_id: String,
+    pub(crate) ending: TaskEnding,
+    pub(crate) context: &'e Context,
+}
+
+/// Ends tasks that are not over, settles the steps that have no result, and ends the operations of which they were the
+/// last tasks.
+pub(crate) async fn end_tasks(unit: &mut Unit, ended: &[Ended<'_>]) -> Result<(), StoreError> {
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let tasks: Vec<_> = ended.iter().map(|task| (&task.task_id, task.ending.status())).collect();
+    sqlx::query(
+        "UPDATE tasks SET status = ended.value ->> 1, deadline = NULL FROM json_each($1) AS ended
+         WHERE task_id = ended.value ->> 0",
+    )
+    .bind(row::text("task", &tasks)?)
+    .execute(&mut unit.connection)
+    .await
+    .map_err(unavailable(VERB))?;
+    for task in ended {
+        settle_steps(unit, &task.task_id, &task.ending, task.context).await?;
+        if let TaskEnding::Failed { failure, .. } = &task.ending {
+            keep_failure(unit, &task.subject, failure).await?;
+        }
+        unit.announce(task.subject.change()?);
+    }
+    unit.announce(Change::Lease);
+    // The last of an operation says how it ended.
+    let last: BTreeMap<&str, &Ended<'_>> =
+        ended.iter().map(|task| (task.subject.operation_id.as_str(), task)).collect();
+    let mut over = Vec::new();
+    for tally in tallies(unit, &last.keys().collect::<Vec<_>>()).await? {
+        if let Some(&task) = last.get(tally.operation_id.as_str())
+            && go_on(unit, task, &tally).await?
+        {
+            over.push((task, tally));
+        }
+    }
+    end_operations(unit, &over).await
+}
+
+/// The same for one task.
 pub(crate) async fn end_task(
     unit: &mut Unit,
     subject: &Subject,
@@ -18,29 +64,19 @@ pub(crate) async fn end_task(
     ending: &TaskEnding,
     context: &Context,
 ) -> Result<(), StoreError> {
-    sqlx::query("UPDATE tasks SET status = $2, deadline = NULL WHERE task_id = $1")
-        .bind(task_id)
-        .bind(ending.status())
-        .execute(&mut unit.connection)
-        .await
-        .map_err(unavailable(VERB))?;
-    settle_steps(unit, task_id, ending, context).await?;
-    if let TaskEnding::Failed { failure, .. } = ending {
-        keep_failure(unit, subject, failure).await?;
-    }
-    let tally = tally(unit, subject).await?;
+    let (subject, task_id, ending) = (subject.clone(), task_id.to_owned(), ending.clone());
+    end_tasks(unit, &[Ended { subject, task_id, ending, context }]).await
+}
+
+/// Takes the consequences for the other tasks of an operation. Answers whether nothing of it is left to do.
+async fn go_on(unit: &mut Unit, task: &Ended<'_>, tally: &Tally) -> Result<bool, StoreError> {
     if tally.is_budget_exhausted() {
-        skip_the_rest(unit, subject, context).await?;
+        skip_the_rest(unit, &task.subject, task.context).await?;
     } else if tally.ready > 0 {
-        let next = next_nodes(unit, subject).await?;
+        let next = next_nodes(unit, &task.subject).await?;
         wake(unit, next)?;
     }
-    if tally.is_over() {
-        end_operation(unit, subject, ending, &tally, context).await?;
-    }
-    unit.announce(Change::Lease);
-    unit.announce(subject.change()?);
-    Ok(())
+    Ok(tally.is_over())
 }
 
 /// Steps without a result get the one that follows from the task's end.
@@ -105,18 +141,19 @@ pub(crate) async fn keep_failure(unit: &mut Unit, subject: &Subject, failure: &F
     Ok(())
 }
 
-async fn tally(unit: &mut Unit, subject: &Subject) -> Result<Tally, StoreError> {
+async fn tallies(unit: &mut Unit, operations: &[&&str]) -> Result<Vec<Tally>, StoreError> {
     sqlx::query_as(
-        "SELECT count(*) FILTER (WHERE tasks.status = 'ready') AS ready,
+        "SELECT operation_id, count(*) FILTER (WHERE tasks.status = 'ready') AS ready,
              count(*) FILTER (WHERE tasks.status = 'leased') AS leased,
              count(*) FILTER (WHERE tasks.status = 'failed') AS failed,
              count(*) FILTER (WHERE tasks.status = 'canceled') AS canceled,
              operations.failure AS failure, failure_budget
-         FROM tasks JOIN operations USING (operation_id)
-         WHERE operation_id = $1 AND superseded = 0 GROUP BY operation_id",
+         FROM json_each($1) AS ended CROSS JOIN tasks ON tasks.operation_id = ended.value
+             JOIN operations USING (operation_id)
+         WHERE superseded = 0 GROUP BY operation_id",
     )
-    .bind(&subject.operation_id)
-    .fetch_one(&mut unit.connection)
+    .bind(row::text("operation", &operations)?)
+    .fetch_all(&mut unit.connection)
     .await
     .map_err(unavailable(VERB))
 }
@@ -138,10 +175,11 @@ async fn skip_the_rest(unit: &mut Unit, subject: &Subject, context: &Context) ->
 }
 
 /// Nodes whose task of the operation may have waited for the one that ended; none where nothing limits how many go at once.
+/// In the order in which they are to be woken.
 async fn next_nodes(unit: &mut Unit, subject: &Subject) -> Result<Vec<(String,)>, StoreError> {
     sqlx::query_as(
         "SELECT node_id FROM tasks JOIN operations USING (operation_id)
-         WHERE operation_id = $1 AND tasks.status = 'ready' AND max_parallel_nodes IS NOT NULL",
+         WHERE operation_id = $1 AND tasks.status = 'ready' AND max_parallel_nodes IS NOT NULL ORDER BY task_id",
     )
     .bind(&subject.operation_id)
     .fetch_all(&mut unit.connection)
@@ -149,15 +187,15 @@ async fn next_nodes(unit: &mut Unit, subject: &Subject) -> Result<Vec<(String,)>
     .map_err(unavailable(VERB))
 }
 
-/// Nodes with an operation that may have waited for this one: of the same type, and limited in number.
-async fn nodes_behind(unit: &mut Unit, subject: &Subject) -> Result<Vec<(String,)>, StoreError> {
+/// Nodes with an operation that may have waited for one of these types, and is limited in number.
+async fn nodes_behind(unit: &mut Unit, types: &BTreeSet<&str>) -> Result<Vec<(String,)>, StoreError> {
     sqlx::query_as(
-        "SELECT DISTINCT node_id FROM operations JOIN tasks USING (operation_id)
-         WHERE operation_type = $1 AND tasks.status = 'ready'
-             AND operations.status = 'queued' AND dispatched_at IS NULL
+        "SELECT DISTINCT node_id FROM json_each($1) AS ended
+             CROSS JOIN operations ON operations.operation_type = ended.value JOIN tasks USING (operation_id)
+         WHERE tasks.status = 'ready' AND operations.status = 'queued' AND dispatched_at IS NULL
              AND coalesce(max_concurrency_global, max_concurrency_tenant, max_concurrency_project) IS NOT NULL",
     )
-    .bind(&subject.operation_type)
+    .bind(row::text("operation", types)?)
     .fetch_all(&mut unit.connection)
     .await
     .map_err(unavailable(VERB))
@@ -170,23 +208,28 @@ fn wake(unit: &mut Unit, nodes: Vec<(String,)>) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn end_operation(
-    unit: &mut Unit,
-    subject: &Subject,
-    ending: &TaskEnding,
-    tally: &Tally,
-    context: &Context,
-) -> Result<(), StoreError> {
-    let (status, kind) = tally.ending();
-    sqlx::query("UPDATE operations SET status = $2, finished_at = $3 WHERE operation_id = $1")
-        .bind(&subject.operation_id)
-        .bind(status.name())
-        .bind(context.at.as_millisecond())
-        .execute(&mut unit.connection)
-        .await
-        .map_err(unavailable(VERB))?;
-    let behind = nodes_behind(unit, subject).await?;
+async fn end_operations(unit: &mut Unit, over: &[(&Ended<'_>, Tally)]) -> Result<(), StoreError> {
+    if over.is_empty() {
+        return Ok(());
+    }
+    let rows = over
+        .iter()
+        .map(|(task, tally)| (&task.subject.operation_id, tally.ending().0.name(), task.context.at.as_millisecond()));
+    sqlx::query(
+        "UPDATE operations SET status = ended.value ->> 1, finished_at = ended.value ->> 2 FROM json_each($1) AS ended
+         WHERE operation_id = ended.value ->> 0",
+    )
+    .bind(row::text("operation", &rows.collect::<Vec<_>>())?)
+    .execute(&mut unit.connection)
+    .await
+    .map_err(unavailable(VERB))?;
+    let behind =
+        nodes_behind(unit, &over.iter().map(|(task, _)| task.subject.operation_type.as_str()).collect()).await?;
     wake(unit, behind)?;
-    unit.witness(Fact::OperationEnded { about: subject.about(), status, error_code: tally.error_code()? });
-    event::append(unit, &subject.operation_id, kind, context.at, &tally.payload(subject, ending)?).await
+    for (Ended { subject, ending, context, .. }, tally) in over {
+        let (status, kind) = tally.ending();
+        unit.witness(Fact::OperationEnded { about: subject.about(), status, error_code: tally.error_code()? });
+        unit.journal.event(&subject.operation_id, kind, context.at, &tally.payload(subject, ending)?)?;
+    }
+    Ok(())
 }

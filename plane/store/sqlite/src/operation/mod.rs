@@ -1,9 +1,11 @@
 //! Operations and their steps.
 
 mod cancel;
-mod create;
+pub(crate) mod create;
 mod deadline;
+mod decision;
 pub(crate) mod ending;
+mod inquiry;
 mod read;
 mod retry;
 pub(crate) mod subject;
@@ -15,7 +17,7 @@ use fettle_store::{
     StoreError,
     context::Context,
     id::OperationId,
-    operation::{Created, NewOperation, NewRun, NodeTask, Operation, OperationStore, Step},
+    operation::{Created, Decision, NewInquiry, NewOperation, NewRun, NodeTask, Operation, OperationStore, Step},
     page::Page,
 };
 
@@ -26,11 +28,7 @@ use crate::{SqliteStore, error::unavailable, row};
 #[async_trait]
 impl OperationStore for SqliteStore {
     async fn create_operation(&self, operation: NewOperation, context: Context) -> Result<Created, StoreError> {
-        self.writer
-            .run("create_operation", move |unit| {
-                Box::pin(async move { create::create(unit, &operation, &context).await })
-            })
-            .await
+        self.writer.run_together(&self.creations, create::Asked { operation, context }).await
     }
 
     async fn operation(&self, project: &Label, id: OperationId) -> Result<Option<Operation>, StoreError> {
@@ -88,6 +86,37 @@ impl OperationStore for SqliteStore {
         self.writer
             .run("retry_operation", move |unit| {
                 Box::pin(async move { retry::retry(unit, &project, id, &run, &context).await })
+            })
+            .await
+    }
+
+    async fn inquire(
+        &self,
+        project: &Label,
+        id: OperationId,
+        inquiry: NewInquiry,
+        context: Context,
+    ) -> Result<Operation, StoreError> {
+        let project = project.clone();
+        self.writer
+            .run("inquire", move |unit| {
+                Box::pin(async move { inquiry::inquire(unit, &project, id, &inquiry, &context).await })
+            })
+            .await
+    }
+
+    async fn decide(
+        &self,
+        project: &Label,
+        id: OperationId,
+        decision: Decision,
+        run: Option<NewRun>,
+        context: Context,
+    ) -> Result<Operation, StoreError> {
+        let project = project.clone();
+        self.writer
+            .run("decide", move |unit| {
+                Box::pin(async move { decision::decide(unit, (&project, id), &decision, run.as_ref(), &context).await })
             })
             .await
     }

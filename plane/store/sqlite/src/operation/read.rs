@@ -7,7 +7,7 @@ use fettle_store::{
     operation::{Operation, Step},
     page::Page,
 };
-use fettle_store_rows::operation::{OperationRow, StepRow};
+use fettle_store_rows::operation::{OperationRow, StepRow, before};
 use sqlx::SqliteConnection;
 
 use crate::error::unavailable;
@@ -51,18 +51,25 @@ pub(crate) async fn list(
     status: Option<OperationStatus>,
     page: Page<OperationId>,
 ) -> Result<Vec<Operation>, StoreError> {
-    let rows: Vec<OperationRow> = sqlx::query_as(
-        "SELECT * FROM operations
-         WHERE project_id = $1 AND ($2 IS NULL OR operation_id < $2) AND ($3 IS NULL OR status = $3)
-         ORDER BY operation_id DESC LIMIT $4",
-    )
-    .bind(project.as_str())
-    .bind(page.after.map(|id| id.to_string()))
-    .bind(status.map(OperationStatus::name))
-    .bind(page.size)
-    .fetch_all(connection)
-    .await
-    .map_err(unavailable("operations"))?;
+    // One statement for each, so that either walks an index from the cursor on.
+    let sql = match status {
+        None => {
+            "SELECT * FROM operations WHERE project_id = $1 AND operation_id < $2 AND $3 IS NULL
+             ORDER BY operation_id DESC LIMIT $4"
+        }
+        Some(_) => {
+            "SELECT * FROM operations WHERE project_id = $1 AND operation_id < $2 AND status = $3
+             ORDER BY operation_id DESC LIMIT $4"
+        }
+    };
+    let rows: Vec<OperationRow> = sqlx::query_as(sql)
+        .bind(project.as_str())
+        .bind(before(page.after))
+        .bind(status.map(OperationStatus::name))
+        .bind(page.size)
+        .fetch_all(connection)
+        .await
+        .map_err(unavailable("operations"))?;
     rows.into_iter().map(OperationRow::operation).collect()
 }
 

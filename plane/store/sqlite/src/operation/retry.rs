@@ -11,15 +11,17 @@ use fettle_store::{
     id::{NodeId, OperationId},
     operation::{NewRun, Operation},
 };
-use fettle_store_rows::retry::{OldTask, changed, choose, refuse_unknown_outcome, refuse_what_is_not_over};
+use fettle_store_rows::{
+    retry::{OldTask, changed, choose, refuse_what_is_not_over},
+    settlement::refuse_in_question,
+};
 use jiff::Timestamp;
 
 use crate::{
     audit,
     definition::insist_on_usable,
     error::unavailable,
-    event,
-    operation::{read, subject},
+    operation::{inquiry::outcomes, read, subject},
     row,
     writer::Unit,
 };
@@ -50,25 +52,25 @@ pub(crate) async fn retry(
     }
     forget_failure(unit, id).await?;
     let subject = subject::read(unit, &id.to_string()).await?;
-    event::append(unit, &subject.operation_id, EventKind::Requested, context.at, &subject.payload()).await?;
-    audit::record(unit, context, &subject.scope(), "operation.retry", &subject.resource_name()).await?;
+    unit.journal.event(&subject.operation_id, EventKind::Requested, context.at, &subject.payload())?;
+    audit::record(unit, context, &subject.scope(), "operation.retry", &subject.resource_name());
     unit.announce(Change::Deadline);
     unit.announce(subject.change()?);
     find(unit, project, id).await
 }
 
-async fn find(unit: &mut Unit, project: &Label, id: OperationId) -> Result<Operation, StoreError> {
+pub(super) async fn find(unit: &mut Unit, project: &Label, id: OperationId) -> Result<Operation, StoreError> {
     read::by_id(&mut unit.connection, project, id).await?.ok_or_else(|| StoreError::not_found("operation", id))
 }
 
 /// The tasks that did not succeed, on the nodes that are meant.
-async fn replaceable(
+pub(super) async fn replaceable(
     unit: &mut Unit,
     id: OperationId,
     nodes: Option<&BTreeSet<NodeId>>,
 ) -> Result<Vec<OldTask>, StoreError> {
     let old: Vec<OldTask> = sqlx::query_as(
-        "SELECT task_id, node_id FROM tasks
+        "SELECT task_id, node_id, status FROM tasks
          WHERE operation_id = $1 AND superseded = 0 AND status IN ('failed', 'canceled', 'skipped') ORDER BY task_id",
     )
     .bind(id.to_string())
@@ -81,15 +83,7 @@ async fn replaceable(
 /// A step of which nobody knows whether it happened is for a person to decide.
 async fn refuse_unknown_outcomes(unit: &mut Unit, old: &[OldTask]) -> Result<(), StoreError> {
     for task in old {
-        let failed: Vec<(String, String)> =
-            sqlx::query_as("SELECT step_id, outcome FROM operation_steps WHERE task_id = $1 AND status = 'failed'")
-                .bind(&task.task_id)
-                .fetch_all(&mut unit.connection)
-                .await
-                .map_err(unavailable(VERB))?;
-        for (step_id, outcome) in failed {
-            refuse_unknown_outcome(task, &step_id, &outcome)?;
-        }
+        refuse_in_question(&outcomes(unit, &task.task_id).await?)?;
     }
     Ok(())
 }
@@ -109,7 +103,7 @@ async fn begin(unit: &mut Unit, id: OperationId, run: &NewRun) -> Result<(), Sto
 }
 
 /// Unless a node that is not retried has failed.
-async fn forget_failure(unit: &mut Unit, id: OperationId) -> Result<(), StoreError> {
+pub(super) async fn forget_failure(unit: &mut Unit, id: OperationId) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE operations SET failure = NULL WHERE operation_id = $1 AND NOT EXISTS
              (SELECT 1 FROM tasks WHERE tasks.operation_id = $1 AND superseded = 0 AND tasks.status = 'failed')",
@@ -129,13 +123,13 @@ async fn replace(unit: &mut Unit, old: &OldTask, new: &str, not_reusable: &BTree
          FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1;
          INSERT INTO operation_steps (task_id, operation_id, step_index, step_id, kind, component, needs, status,
              attempt_number, attempts_before, started_at, percent, message, last_log, log_lines, outcome,
-             duration_ms, finished_at)
+             duration_ms, finished_at, settlement)
          SELECT $2, operation_id, step_index, step_id, kind, component, needs, status,
              attempt_number, attempt_number, started_at, percent, message, last_log, log_lines, outcome,
-             duration_ms, finished_at
+             duration_ms, finished_at, settlement
          FROM operation_steps WHERE task_id = $1;
          UPDATE operation_steps SET status = 'pending', started_at = NULL, percent = NULL, message = NULL,
-             last_log = NULL, outcome = NULL, duration_ms = NULL, finished_at = NULL
+             last_log = NULL, outcome = NULL, duration_ms = NULL, finished_at = NULL, settlement = NULL
          WHERE task_id = $2
              AND (status <> 'succeeded' OR step_id IN (SELECT value FROM json_each($3)));
          UPDATE tasks SET superseded = 1 WHERE task_id = $1",

@@ -1,5 +1,7 @@
 //! Leases that a node holds: acknowledged, extended, resumed. And the fence around them.
 
+use std::collections::HashMap;
+
 use fettle_model::task::Epoch;
 use fettle_store::{
     StoreError,
@@ -8,87 +10,159 @@ use fettle_store::{
     id::{NodeId, TaskId},
     task::{Extended, LeaseKey, Resumed, Verdict},
 };
-pub(crate) use fettle_store_rows::task::{Fence, Held};
+pub(crate) use fettle_store_rows::task::Held;
 use jiff::Timestamp;
+use sqlx::FromRow;
 
-use crate::{error::unavailable, operation::subject, row, writer::Unit};
+use crate::{error::unavailable, lane::Together, operation::subject, row, writer::Unit};
+
+/// The columns of a task with its operation.
+macro_rules! held {
+    ($which:literal) => {
+        concat!(
+            "SELECT tasks.node_id AS task_node_id, tasks.status AS task_status, epoch, acknowledged, last_sequence,
+                 cancel_requested, inquiry, operation_id, operation_type, version, operations.org_id AS org_id, project_id,
+                 correlation_id, total_steps, operations.run AS run, trace_parent, task_id
+             FROM tasks JOIN operations USING (operation_id) WHERE ",
+            $which
+        )
+    };
+}
 
 /// Reads a task.
 pub(crate) async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Held>, StoreError> {
-    sqlx::query_as(
-        "SELECT tasks.node_id AS task_node_id, tasks.status AS task_status, epoch, acknowledged, last_sequence,
-             cancel_requested, operation_id, operation_type, version, operations.org_id AS org_id, project_id,
-             correlation_id, total_steps, operations.run AS run, trace_parent
-         FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1",
-    )
-    .bind(task_id.to_string())
-    .fetch_optional(&mut unit.connection)
-    .await
-    .map_err(unavailable("task"))
+    sqlx::query_as(held!("task_id = $1"))
+        .bind(task_id.to_string())
+        .fetch_optional(&mut unit.connection)
+        .await
+        .map_err(unavailable("task"))
 }
 
-/// Moves the deadline of a key's lease and marks it acknowledged; nothing when it is not the task's
-/// newest lease. A lease that the node has taken and that expired is held again while no newer one was
-/// given: the task is bound to this node, and the same epoch proves that nothing happened in between. Answers the operation,
-/// and whether it should be canceled.
-async fn hold(unit: &mut Unit, lease: &LeaseKey, deadline: Timestamp) -> Result<Option<(String, i64)>, StoreError> {
+/// Reads tasks, with their ids; those that are not there are left out.
+pub(crate) async fn read_all(unit: &mut Unit, task_ids: &[String]) -> Result<Vec<(String, Held)>, StoreError> {
+    let rows: Vec<HeldTask> = sqlx::query_as(held!("task_id IN (SELECT value FROM json_each($1))"))
+        .bind(row::text("task", &task_ids)?)
+        .fetch_all(&mut unit.connection)
+        .await
+        .map_err(unavailable("task"))?;
+    Ok(rows.into_iter().map(|HeldTask { task_id, held }| (task_id, held)).collect())
+}
+
+#[derive(FromRow)]
+struct HeldTask {
+    task_id: String,
+    #[sqlx(flatten)]
+    held: Held,
+}
+
+/// Acknowledgements and extensions: what holds a lease has taken its task.
+pub(crate) struct Extend;
+
+/// A lease, and until when it is to be held.
+pub(crate) struct Hold {
+    pub(crate) lease: LeaseKey,
+    pub(crate) deadline: Timestamp,
+    pub(crate) at: Timestamp,
+}
+
+#[derive(FromRow)]
+struct HeldLease {
+    task_id: String,
+    node_id: String,
+    epoch: i64,
+    operation_id: String,
+    cancel_requested: i64,
+}
+
+impl Together for Extend {
+    const VERB: &'static str = "extend_lease";
+    type Asked = Hold;
+    type Answer = Extended;
+
+    async fn run(unit: &mut Unit, asked: &[Hold]) -> Result<Vec<Result<Extended, StoreError>>, StoreError> {
+        let held = hold(unit, asked).await?;
+        let key = |held: &HeldLease| (held.task_id.clone(), held.node_id.clone(), held.epoch);
+        let held: HashMap<_, _> = held.into_iter().map(|held| (key(&held), held)).collect();
+        let (mut answers, mut started) = (Vec::with_capacity(asked.len()), Vec::new());
+        for Hold { lease, at, .. } in asked {
+            let extended = match held.get(&(lease.task_id.to_string(), lease.node_id.to_string(), epoch(lease))) {
+                Some(held) => {
+                    started.push((held.operation_id.clone(), *at));
+                    Extended { verdict: Verdict::Accepted, canceled: held.cancel_requested != 0 }
+                }
+                None => Extended { verdict: not_held(unit, lease).await?, canceled: false },
+            };
+            answers.push(Ok(extended));
+        }
+        start_operations(unit, &started).await?;
+        Ok(answers)
+    }
+}
+
+fn epoch(lease: &LeaseKey) -> i64 {
+    i64::try_from(lease.epoch.0).unwrap_or(i64::MAX)
+}
+
+/// Moves the deadlines of leases and marks them acknowledged; nothing of one that is not its task's newest. A lease
+/// that the node has taken and that expired is held again while no newer one was given: the task is bound to this node,
+/// and the same epoch proves that nothing happened in between.
+async fn hold(unit: &mut Unit, asked: &[Hold]) -> Result<Vec<HeldLease>, StoreError> {
+    let leases = asked.iter().map(|Hold { lease, deadline, .. }| {
+        (lease.task_id.to_string(), lease.node_id.to_string(), epoch(lease), deadline.as_millisecond())
+    });
     let held = sqlx::query_as(
-        "UPDATE tasks SET status = 'leased', deadline = max(coalesce(deadline, 0), $4), acknowledged = 1
-         WHERE task_id = $1 AND node_id = $2 AND epoch = $3 AND (status = 'leased' OR (status = 'ready' AND acknowledged = 1))
-         RETURNING operation_id, cancel_requested",
+        "WITH asked AS (
+             SELECT value ->> 0 AS task_id, value ->> 1 AS node_id, value ->> 2 AS epoch, max(value ->> 3) AS deadline
+             FROM json_each($1) GROUP BY 1, 2, 3)
+         UPDATE tasks SET status = 'leased', deadline = max(coalesce(tasks.deadline, 0), asked.deadline),
+             acknowledged = 1, lost_leases = lost_leases - iif(status = 'ready', 1, 0)
+         FROM asked
+         WHERE tasks.task_id = asked.task_id AND tasks.node_id = asked.node_id AND tasks.epoch = asked.epoch
+             AND (status = 'leased' OR (status = 'ready' AND acknowledged = 1))
+         RETURNING task_id, node_id, epoch, operation_id, cancel_requested",
     )
-    .bind(lease.task_id.to_string())
-    .bind(lease.node_id.to_string())
-    .bind(i64::try_from(lease.epoch.0).unwrap_or(i64::MAX))
-    .bind(deadline.as_millisecond())
-    .fetch_optional(&mut unit.connection)
+    .bind(row::text("lease", &leases.collect::<Vec<_>>())?)
+    .fetch_all(&mut unit.connection)
     .await
-    .map_err(unavailable("extend_lease"))?;
+    .map_err(unavailable(Extend::VERB))?;
     unit.announce(Change::Lease);
     Ok(held)
 }
 
-/// The operation runs from its first taken task on.
-pub(crate) async fn start_operation(unit: &mut Unit, operation_id: &str, context: &Context) -> Result<(), StoreError> {
-    let started = sqlx::query(
-        "UPDATE operations SET status = 'running', started_at = $2 WHERE operation_id = $1 AND status = 'queued'",
-    )
-    .bind(operation_id)
-    .bind(context.at.as_millisecond())
-    .execute(&mut unit.connection)
-    .await
-    .map_err(unavailable("acknowledge_lease"))?;
-    if started.rows_affected() > 0 {
-        unit.announce(Change::Operation(row::parse("operation", operation_id)?));
-    }
-    Ok(())
+async fn not_held(unit: &mut Unit, lease: &LeaseKey) -> Result<Verdict, StoreError> {
+    Ok(match read(unit, lease.task_id).await? {
+        // Another node's task says nothing of itself.
+        Some(task) if task.node_id != lease.node_id.to_string() => Verdict::Stale,
+        Some(task) if matches!(task.status.as_str(), "ready" | "leased") => Verdict::Stale,
+        Some(_) | None => Verdict::Ended,
+    })
 }
 
-/// The same for an acknowledgement and for an extension: what holds a lease has taken its task.
-pub(crate) async fn extend(
-    unit: &mut Unit,
-    lease: LeaseKey,
-    deadline: Timestamp,
-    context: &Context,
-) -> Result<Extended, StoreError> {
-    let Some((operation_id, cancel_requested)) = hold(unit, &lease, deadline).await? else {
-        let verdict = match read(unit, lease.task_id).await? {
-            // Another node's task says nothing of itself.
-            Some(task) if task.node_id != lease.node_id.to_string() => Verdict::Stale,
-            Some(task) if matches!(task.status.as_str(), "ready" | "leased") => Verdict::Stale,
-            Some(_) | None => Verdict::Ended,
-        };
-        return Ok(Extended { verdict, canceled: false });
-    };
-    start_operation(unit, &operation_id, context).await?;
-    Ok(Extended { verdict: Verdict::Accepted, canceled: cancel_requested != 0 })
+/// Operations run from their first taken task on.
+pub(crate) async fn start_operations(unit: &mut Unit, started: &[(String, Timestamp)]) -> Result<(), StoreError> {
+    if started.is_empty() {
+        return Ok(());
+    }
+    let started: Vec<_> = started.iter().map(|(operation_id, at)| (operation_id, at.as_millisecond())).collect();
+    let started: Vec<(String,)> = sqlx::query_as(
+        "UPDATE operations SET status = 'running', started_at = started.value ->> 1 FROM json_each($1) AS started
+         WHERE operation_id = started.value ->> 0 AND status = 'queued' RETURNING operation_id",
+    )
+    .bind(row::text("operation", &started)?)
+    .fetch_all(&mut unit.connection)
+    .await
+    .map_err(unavailable("acknowledge_lease"))?;
+    for (operation_id,) in started {
+        unit.announce(Change::Operation(row::parse("operation", &operation_id)?));
+    }
+    Ok(())
 }
 
 pub(crate) async fn resume(
     unit: &mut Unit,
     node_id: NodeId,
     held: &[TaskId],
-    deadline: Timestamp,
+    (deadline, most): (Timestamp, u32),
     context: &Context,
 ) -> Result<Resumed, StoreError> {
     let mut resumed = Resumed::default();
@@ -96,7 +170,8 @@ pub(crate) async fn resume(
         match read(unit, *task_id).await? {
             Some(task) if task.node_id == node_id.to_string() && task.status == "leased" => {
                 let epoch = Epoch(row::number("task", task.epoch)?);
-                extend(unit, LeaseKey { node_id, task_id: *task_id, epoch }, deadline, context).await?;
+                let lease = LeaseKey { node_id, task_id: *task_id, epoch };
+                Extend::run(unit, &[Hold { lease, deadline, at: context.at }]).await?;
                 resumed.renewed.push(*task_id);
             }
             // It will be leased again, under a new epoch.
@@ -104,7 +179,7 @@ pub(crate) async fn resume(
             Some(_) | None => resumed.dropped.push(*task_id),
         }
     }
-    return_lost(unit, node_id, &resumed.renewed, context).await?;
+    return_lost(unit, node_id, &resumed.renewed, most, context).await?;
     Ok(resumed)
 }
 
@@ -113,6 +188,7 @@ async fn return_lost(
     unit: &mut Unit,
     node_id: NodeId,
     renewed: &[TaskId],
+    most: u32,
     context: &Context,
 ) -> Result<(), StoreError> {
     let leased: Vec<(String, String)> = sqlx::query_as(
@@ -125,7 +201,7 @@ async fn return_lost(
     for (task_id, operation_id) in leased {
         if !renewed.contains(&row::parse("task", &task_id)?) {
             let subject = subject::read(unit, &operation_id).await?;
-            super::expire::end_lease(unit, &subject, &task_id, node_id, "task.lease_lost", context).await?;
+            super::expire::end_lease(unit, &subject, (&task_id, node_id, most), "task.lease_lost", context).await?;
         }
     }
     Ok(())

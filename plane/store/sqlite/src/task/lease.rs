@@ -3,17 +3,24 @@
 use std::collections::BTreeMap;
 
 use fettle_model::name::StepId;
-use fettle_store::{StoreError, change::Change, context::Context, fact::Fact, id::NodeId, task::Lease};
-use fettle_store_rows::task::LeasedRow;
+use fettle_store::{
+    StoreError,
+    change::Change,
+    context::Context,
+    fact::Fact,
+    id::NodeId,
+    task::{Lease, Wanted},
+};
+use fettle_store_rows::{
+    task::LeasedRow,
+    waiting::{NodeState, Queue, depths},
+};
 use jiff::Timestamp;
 use serde_json::Value;
-use sqlx::SqliteConnection;
+use sqlx::{FromRow, SqliteConnection};
 
-use super::{
-    admission,
-    queue::{self, Candidate},
-};
-use crate::{audit, error::unavailable, writer::Unit};
+use super::{admission, queue};
+use crate::{audit, error::unavailable, row, writer::Unit};
 
 const VERB: &str = "lease_tasks";
 
@@ -30,69 +37,111 @@ pub(crate) async fn any_ready(connection: &mut SqliteConnection, node_id: NodeId
 pub(crate) async fn lease(
     unit: &mut Unit,
     node_id: NodeId,
-    limit: u32,
+    wanted: Wanted,
     acknowledge_by: Timestamp,
     context: &Context,
 ) -> Result<Vec<Lease>, StoreError> {
     let node = admission::node(unit, node_id).await?;
-    let room = node.free().min(limit) as usize;
+    let room = node.free().min(wanted.most()) as usize;
     if room == 0 {
         return Ok(Vec::new());
     }
-    let queue = queue::Queue::read(unit, node_id).await?;
-    let mut leases = Vec::new();
-    for candidate in &queue.candidates {
-        if leases.len() == room {
+    let mut giving =
+        Giving { node: &node, node_id, room, acknowledge_by, context, chosen: Vec::new(), leases: Vec::new() };
+    for depth in depths(room) {
+        let mut queue = queue::read(&mut unit.connection, node_id, depth).await?;
+        queue.only(wanted);
+        giving.give_of(unit, &queue).await?;
+        if giving.is_full() || !queue.is_shallow {
             break;
-        }
-        if admission::refusals(&mut unit.connection, &node, candidate).await?.is_empty() {
-            leases.push(give(unit, candidate, acknowledge_by, context).await?);
-            if queue.is_contended {
-                queue::take_turn(unit, node_id, candidate, context).await?;
-            }
         }
     }
     unit.announce(Change::Lease);
-    Ok(leases)
+    Ok(giving.leases)
 }
 
-/// The epoch grows, and the operation is under way.
-async fn give(
-    unit: &mut Unit,
-    candidate: &Candidate,
+/// Leases that are given together.
+struct Giving<'g> {
+    node: &'g NodeState,
+    node_id: NodeId,
+    room: usize,
     acknowledge_by: Timestamp,
-    context: &Context,
-) -> Result<Lease, StoreError> {
-    sqlx::query(
-        "UPDATE tasks SET status = 'leased', epoch = epoch + 1, deadline = $2, acknowledged = 0 WHERE task_id = $1;
-         UPDATE operations SET dispatched_at = $4 WHERE operation_id = $3 AND dispatched_at IS NULL",
-    )
-    .bind(&candidate.task_id)
-    .bind(acknowledge_by.as_millisecond())
-    .bind(&candidate.operation_id)
-    .bind(context.at.as_millisecond())
-    .execute(&mut unit.connection)
-    .await
-    .map_err(unavailable(VERB))?;
-    make(unit, &candidate.task_id, context).await
+    context: &'g Context,
+    chosen: Vec<String>,
+    leases: Vec<Lease>,
 }
 
-async fn make(unit: &mut Unit, task_id: &str, context: &Context) -> Result<Lease, StoreError> {
-    let found: LeasedRow = sqlx::query_as(
-        "SELECT operations.operation_id, operation_type, operations.org_id, project_id, node_id, correlation_id,
-             sources, inputs, plan_digest, epoch, tasks.run, trace_parent
-         FROM tasks JOIN operations USING (operation_id) WHERE task_id = $1",
-    )
-    .bind(task_id)
-    .fetch_one(&mut unit.connection)
-    .await
-    .map_err(unavailable(VERB))?;
-    let (scope, correlation_id) = found.story();
+impl Giving<'_> {
+    fn is_full(&self) -> bool {
+        self.chosen.len() + self.leases.len() >= self.room
+    }
+
+    /// Gives what nothing keeps from the node, while there is room.
+    async fn give_of(&mut self, unit: &mut Unit, queue: &Queue) -> Result<(), StoreError> {
+        for candidate in &queue.candidates {
+            if self.is_full() {
+                break;
+            }
+            // A limit counts what was given before.
+            if candidate.is_limited() {
+                self.give(unit).await?;
+            }
+            if admission::refusals(&mut unit.connection, self.node, candidate).await?.is_empty() {
+                self.chosen.push(candidate.task_id.clone());
+                if queue.is_contended {
+                    queue::take_turn(unit, self.node_id, candidate, self.context).await?;
+                }
+            } else if queue.is_shallow {
+                break;
+            }
+        }
+        self.give(unit).await
+    }
+
+    /// Gives what is chosen: the epochs grow, and the operations are under way.
+    async fn give(&mut self, unit: &mut Unit) -> Result<(), StoreError> {
+        let tasks = std::mem::take(&mut self.chosen);
+        if tasks.is_empty() {
+            return Ok(());
+        }
+        let rows: Vec<GivenRow> = sqlx::query_as(
+            "UPDATE operations SET dispatched_at = $3
+             WHERE dispatched_at IS NULL AND operation_id IN
+                 (SELECT operation_id FROM tasks WHERE task_id IN (SELECT value FROM json_each($1)));
+             UPDATE tasks SET status = 'leased', epoch = epoch + 1, deadline = $2, acknowledged = 0
+             WHERE task_id IN (SELECT value FROM json_each($1));
+             SELECT task_id, operations.operation_id, operation_type, operations.org_id, project_id, node_id,
+                 correlation_id, sources, inputs, plan_digest, epoch, tasks.run, trace_parent, inquiry
+             FROM json_each($1) AS given CROSS JOIN tasks ON task_id = given.value JOIN operations USING (operation_id)
+             ORDER BY given.key",
+        )
+        .bind(row::text("task", &tasks)?)
+        .bind(self.acknowledge_by.as_millisecond())
+        .bind(self.context.at.as_millisecond())
+        .fetch_all(&mut unit.connection)
+        .await
+        .map_err(unavailable(VERB))?;
+        for GivenRow { task_id, row } in rows {
+            self.leases.push(make(unit, &task_id, row, self.context).await?);
+        }
+        Ok(())
+    }
+}
+
+#[derive(FromRow)]
+struct GivenRow {
+    task_id: String,
+    #[sqlx(flatten)]
+    row: LeasedRow,
+}
+
+async fn make(unit: &mut Unit, task_id: &str, row: LeasedRow, context: &Context) -> Result<Lease, StoreError> {
+    let (scope, correlation_id) = row.story();
     let context = Context { correlation_id, ..context.clone() };
-    audit::record(unit, &context, &scope, "task.lease", &format!("tasks/{task_id}")).await?;
-    let accepted = if found.may_have_results() { accepted(unit, task_id).await? } else { BTreeMap::new() };
-    let about = found.about();
-    let lease = found.lease(task_id, accepted)?;
+    audit::record(unit, &context, &scope, "task.lease", &format!("tasks/{task_id}"));
+    let accepted = if row.may_have_results() { accepted(unit, task_id).await? } else { BTreeMap::new() };
+    let about = row.about();
+    let lease = row.lease(task_id, accepted)?;
     unit.witness(Fact::TaskLeased { about, task_id: task_id.to_owned(), epoch: lease.epoch.0 });
     Ok(lease)
 }

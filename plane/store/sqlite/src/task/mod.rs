@@ -2,11 +2,14 @@
 
 pub(crate) mod admission;
 mod expire;
-mod finish;
-mod held;
+pub(crate) mod finish;
+pub(crate) mod held;
 mod lease;
 pub(crate) mod queue;
 pub(crate) mod report;
+mod settlement;
+
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use fettle_model::task::TaskOutcome;
@@ -15,7 +18,7 @@ use fettle_store::{
     change::Change,
     context::Context,
     id::{NodeId, TaskId},
-    task::{Extended, Lease, LeaseKey, OpenTasks, Report, Resumed, TaskStore, Verdict},
+    task::{Extended, Lease, LeaseKey, OpenTasks, ReadyTask, Report, Resumed, TaskStore, Verdict, Wanted},
 };
 use jiff::Timestamp;
 
@@ -26,21 +29,26 @@ impl TaskStore for SqliteStore {
     async fn lease_tasks(
         &self,
         node_id: NodeId,
-        limit: u32,
+        wanted: Wanted,
         acknowledge_by: Timestamp,
         context: Context,
     ) -> Result<Vec<Lease>, StoreError> {
         // Most wake-ups find nothing; a look costs less than a turn at the writer.
         let mut reader = self.readers.acquire().await.map_err(unavailable("lease_tasks"))?;
-        if limit == 0 || !lease::any_ready(&mut reader, node_id).await? {
+        if wanted.most() == 0 || !lease::any_ready(&mut reader, node_id).await? {
             return Ok(Vec::new());
         }
         drop(reader);
         self.writer
             .run("lease_tasks", move |unit| {
-                Box::pin(async move { lease::lease(unit, node_id, limit, acknowledge_by, &context).await })
+                Box::pin(async move { lease::lease(unit, node_id, wanted, acknowledge_by, &context).await })
             })
             .await
+    }
+
+    async fn ready_tasks(&self, node_id: NodeId) -> Result<Vec<ReadyTask>, StoreError> {
+        let mut reader = self.readers.acquire().await.map_err(unavailable("ready_tasks"))?;
+        queue::ready_tasks(&mut reader, node_id).await
     }
 
     async fn resume_leases(
@@ -50,9 +58,10 @@ impl TaskStore for SqliteStore {
         deadline: Timestamp,
         context: Context,
     ) -> Result<Resumed, StoreError> {
+        let most = self.most_leases.load(Ordering::Relaxed);
         self.writer
             .run("resume_leases", move |unit| {
-                Box::pin(async move { held::resume(unit, node_id, &held, deadline, &context).await })
+                Box::pin(async move { held::resume(unit, node_id, &held, (deadline, most), &context).await })
             })
             .await
     }
@@ -63,11 +72,7 @@ impl TaskStore for SqliteStore {
         deadline: Timestamp,
         context: Context,
     ) -> Result<Verdict, StoreError> {
-        self.writer
-            .run("acknowledge_lease", move |unit| {
-                Box::pin(async move { Ok(held::extend(unit, lease, deadline, &context).await?.verdict) })
-            })
-            .await
+        Ok(self.extend_lease(lease, deadline, context).await?.verdict)
     }
 
     async fn apply_reports(
@@ -75,11 +80,7 @@ impl TaskStore for SqliteStore {
         reports: Vec<Report>,
         context: Context,
     ) -> Result<Vec<Result<Verdict, StoreError>>, StoreError> {
-        self.writer
-            .run("apply_reports", move |unit| {
-                Box::pin(async move { report::apply_all(unit, &reports, &context).await })
-            })
-            .await
+        self.writer.run_together(&self.reports, report::Told { reports, context }).await
     }
 
     async fn extend_lease(
@@ -88,11 +89,7 @@ impl TaskStore for SqliteStore {
         deadline: Timestamp,
         context: Context,
     ) -> Result<Extended, StoreError> {
-        self.writer
-            .run("extend_lease", move |unit| {
-                Box::pin(async move { held::extend(unit, lease, deadline, &context).await })
-            })
-            .await
+        self.writer.run_together(&self.extensions, held::Hold { lease, deadline, at: context.at }).await
     }
 
     async fn finish_task(
@@ -101,17 +98,18 @@ impl TaskStore for SqliteStore {
         outcome: TaskOutcome,
         context: Context,
     ) -> Result<Verdict, StoreError> {
-        self.writer
-            .run("finish_task", move |unit| {
-                Box::pin(async move { finish::finish(unit, lease, outcome, &context).await })
-            })
-            .await
+        self.writer.run_together(&self.endings, finish::Told { lease, outcome, context }).await
     }
 
     async fn expire_leases(&self, context: Context) -> Result<u64, StoreError> {
+        let most = self.most_leases.load(Ordering::Relaxed);
         self.writer
-            .run("expire_leases", move |unit| Box::pin(async move { expire::expire(unit, &context).await }))
+            .run("expire_leases", move |unit| Box::pin(async move { expire::expire(unit, most, &context).await }))
             .await
+    }
+
+    fn bound_leases(&self, most: u32) {
+        self.most_leases.store(most.max(1), Ordering::Relaxed);
     }
 
     async fn spare_leases(&self, until: Timestamp) -> Result<(), StoreError> {

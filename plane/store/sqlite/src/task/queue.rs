@@ -1,20 +1,12 @@
 //! What waits for a node, in the order in which it goes.
 
-use fettle_store::{
-    StoreError,
-    context::Context,
-    id::NodeId,
-    queue::{Line, interleave},
-};
-pub(crate) use fettle_store_rows::waiting::Candidate;
-use fettle_store_rows::waiting::Organisation;
+use fettle_store::{StoreError, context::Context, id::NodeId, queue::Line, task::ReadyTask};
+use fettle_store_rows::waiting::{Candidate, LOOKED_AT, Organisation, Queue, ReadyRow};
+use sqlx::SqliteConnection;
 
-use crate::{error::unavailable, writer::Unit};
+use crate::{error::unavailable, row, writer::Unit};
 
 const VERB: &str = "lease_tasks";
-
-/// Tasks looked at of one organisation. Those behind them wait until some of these have gone.
-const LOOKED_AT: i64 = 64;
 
 /// The columns of a candidate, from `tasks JOIN operations`.
 macro_rules! candidate_columns {
@@ -26,28 +18,18 @@ macro_rules! candidate_columns {
 }
 pub(crate) use candidate_columns;
 
-/// What waits for a node.
-pub(crate) struct Queue {
-    pub(crate) candidates: Vec<Candidate>,
-    /// Whether several organisations wait.
-    pub(crate) is_contended: bool,
-}
-
-impl Queue {
-    /// Reads it.
-    pub(crate) async fn read(unit: &mut Unit, node_id: NodeId) -> Result<Self, StoreError> {
-        let organisations = organisations(unit, node_id).await?;
-        let is_contended = organisations.len() > 1;
-        let mut lines = Vec::with_capacity(organisations.len());
-        for organisation in organisations {
-            lines.push(line(unit, node_id, &organisation).await?);
-        }
-        Ok(Self { candidates: interleave(lines), is_contended })
+/// Reads it: of each organisation the first `depth` tasks.
+pub(crate) async fn read(connection: &mut SqliteConnection, node_id: NodeId, depth: u32) -> Result<Queue, StoreError> {
+    let organisations = organisations(connection, node_id).await?;
+    let mut lines = Vec::with_capacity(organisations.len());
+    for organisation in organisations {
+        lines.push(line(connection, node_id, &organisation, depth).await?);
     }
+    Ok(Queue::new(lines, depth))
 }
 
 /// The organisations that wait. Each turn of the recursion is one step in the index, however long the queue is.
-async fn organisations(unit: &mut Unit, node_id: NodeId) -> Result<Vec<Organisation>, StoreError> {
+async fn organisations(connection: &mut SqliteConnection, node_id: NodeId) -> Result<Vec<Organisation>, StoreError> {
     sqlx::query_as(
         "WITH RECURSIVE waiting (org_id) AS (
              SELECT min(org_id) FROM tasks WHERE node_id = $1 AND status = 'ready'
@@ -63,12 +45,17 @@ async fn organisations(unit: &mut Unit, node_id: NodeId) -> Result<Vec<Organisat
          FROM waiting WHERE org_id IS NOT NULL",
     )
     .bind(node_id.to_string())
-    .fetch_all(&mut unit.connection)
+    .fetch_all(connection)
     .await
     .map_err(unavailable(VERB))
 }
 
-async fn line(unit: &mut Unit, node_id: NodeId, organisation: &Organisation) -> Result<Line<Candidate>, StoreError> {
+async fn line(
+    connection: &mut SqliteConnection,
+    node_id: NodeId,
+    organisation: &Organisation,
+    depth: u32,
+) -> Result<Line<Candidate>, StoreError> {
     let found: Vec<Candidate> = sqlx::query_as(concat!(
         "SELECT ",
         candidate_columns!(),
@@ -78,11 +65,31 @@ async fn line(unit: &mut Unit, node_id: NodeId, organisation: &Organisation) -> 
     ))
     .bind(node_id.to_string())
     .bind(&organisation.org_id)
-    .bind(LOOKED_AT)
-    .fetch_all(&mut unit.connection)
+    .bind(depth)
+    .fetch_all(connection)
     .await
     .map_err(unavailable(VERB))?;
     organisation.line(found)
+}
+
+/// The tasks in the order in which they go, for who decides about them.
+pub(crate) async fn ready_tasks(
+    connection: &mut SqliteConnection,
+    node_id: NodeId,
+) -> Result<Vec<ReadyTask>, StoreError> {
+    let queue = read(connection, node_id, LOOKED_AT).await?;
+    let ids: Vec<&String> = queue.candidates.iter().map(|candidate| &candidate.task_id).collect();
+    let rows: Vec<ReadyRow> = sqlx::query_as(
+        "SELECT task_id, operation_id, operation_type, version, operations.org_id AS org_id, project_id, inputs,
+             requested_by_user_id, created_at
+         FROM json_each($1) AS waiting CROSS JOIN tasks ON task_id = waiting.value JOIN operations USING (operation_id)
+         ORDER BY waiting.key",
+    )
+    .bind(row::text("task", &ids)?)
+    .fetch_all(connection)
+    .await
+    .map_err(unavailable("ready_tasks"))?;
+    rows.into_iter().map(ReadyRow::task).collect()
 }
 
 /// Remembers that the organisation went while others waited.

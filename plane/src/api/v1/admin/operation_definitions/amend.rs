@@ -1,16 +1,17 @@
 //! PATCH /api/v1/admin/operation-definitions/{id}
 
-use axum::{
-    Json,
-    extract::{Path, State as Extracted},
-};
+use axum::{Json, extract::State as Extracted};
 use fettle_store::definition::{DefinitionChange, DefinitionStatus};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{create::sources, find::find, view::DefinitionView};
 use crate::{
-    api::{Problem, extract::Body, problem::ProblemDocument},
+    api::{
+        Problem,
+        extract::{Body, Path},
+        problem::ProblemDocument,
+    },
     identity::Caller,
     registration,
     state::State,
@@ -21,10 +22,13 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(crate) struct Amendment {
     /// `host:port/repository@sha256:<hex>` of the operation definition.
+    #[schema(pattern = "^[^ @]+/[^ @]+@sha256:[0-9a-f]{64}$")]
     definition: Option<String>,
     /// The same of the step catalog.
+    #[schema(pattern = "^[^ @]+/[^ @]+@sha256:[0-9a-f]{64}$")]
     catalog: Option<String>,
     /// The same of the policy bundle.
+    #[schema(pattern = "^[^ @]+/[^ @]+@sha256:[0-9a-f]{64}$")]
     policy: Option<String>,
     /// Whether it is published: from then on it can be used, and never changes.
     #[serde(default)]

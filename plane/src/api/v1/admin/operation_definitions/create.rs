@@ -19,10 +19,13 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewDefinition {
     /// `host:port/repository@sha256:<hex>` of the operation definition.
+    #[schema(pattern = "^[^ @]+/[^ @]+@sha256:[0-9a-f]{64}$")]
     definition: String,
     /// The same of the step catalog.
+    #[schema(pattern = "^[^ @]+/[^ @]+@sha256:[0-9a-f]{64}$")]
     catalog: String,
     /// The same of the policy bundle.
+    #[schema(pattern = "^[^ @]+/[^ @]+@sha256:[0-9a-f]{64}$")]
     policy: String,
     /// Whether it stays a draft: it can be amended, and no operation can be made of it yet.
     #[serde(default)]

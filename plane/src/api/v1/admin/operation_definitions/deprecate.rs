@@ -1,14 +1,11 @@
 //! POST /api/v1/admin/operation-definitions/{id}/deprecate
 
-use axum::{
-    Json,
-    extract::{Path, State as Extracted},
-};
+use axum::{Json, extract::State as Extracted};
 use fettle_store::definition::DefinitionChange;
 
 use super::{find::find, view::DefinitionView};
 use crate::{
-    api::{Problem, problem::ProblemDocument},
+    api::{Problem, extract::Path, problem::ProblemDocument},
     identity::Caller,
     registration,
     state::State,

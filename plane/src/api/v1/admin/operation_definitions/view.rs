@@ -21,7 +21,7 @@ pub(crate) struct DefinitionView {
     /// The signed documents.
     sources: SourcesView,
     /// Its steps.
-    steps: Vec<StepView>,
+    steps: Vec<DefinedStepView>,
     /// RFC 3339.
     created_at: String,
     /// `kind:id` of who registered it.
@@ -44,7 +44,7 @@ struct SourcesView {
 
 /// A step of the graph.
 #[derive(Serialize, ToSchema)]
-struct StepView {
+struct DefinedStepView {
     /// Its name.
     id: String,
     /// Its kind.
@@ -59,7 +59,7 @@ impl DefinitionView {
     /// A version in a list.
     pub(super) fn brief(version: &DefinitionVersion) -> Self {
         let needs = fettle_model::check::needs(&version.definition);
-        let steps = version.definition.steps.iter().map(|step| StepView {
+        let steps = version.definition.steps.iter().map(|step| DefinedStepView {
             id: step.id.to_string(),
             uses: step.uses.to_string(),
             needs: needs.get(&step.id).into_iter().flatten().map(ToString::to_string).collect(),

@@ -1,13 +1,10 @@
 //! DELETE /api/v1/projects/{project}/allocations/{allocation}
 
-use axum::{
-    extract::{Path, State as Extracted},
-    http::StatusCode,
-};
+use axum::{extract::State as Extracted, http::StatusCode};
 use fettle_store::node_set::NodeSetKind;
 
 use crate::{
-    api::{Problem, problem::ProblemDocument, v1::projects::node_set},
+    api::{Problem, extract::Path, problem::ProblemDocument, v1::projects::node_set},
     identity::InProject,
     state::State,
 };

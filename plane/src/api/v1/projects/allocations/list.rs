@@ -6,8 +6,9 @@ use fettle_store::node_set::NodeSetKind;
 use crate::{
     api::{
         Problem,
+        extract::Query,
         problem::ProblemDocument,
-        v1::projects::node_set::{self, NodeSets},
+        v1::projects::node_set::{self, Filter, NodeSets},
     },
     identity::InProject,
     state::State,
@@ -15,14 +16,15 @@ use crate::{
 
 /// Lists the allocations of a project.
 #[utoipa::path(get, path = "/api/v1/projects/{project}/allocations", tag = "allocations",
-    params(("project" = String, Path, description = "project")),
+    params(("project" = String, Path, description = "project"), Filter),
     responses(
-        (status = 200, description = "the allocations", body = NodeSets),
+        (status = 200, description = "a page", body = NodeSets),
         (status = 404, description = "no such project, or not for the caller", body = ProblemDocument),
     ))]
 pub(crate) async fn list(
     Extracted(state): Extracted<State>,
     InProject { project, .. }: InProject,
+    Query(filter): Query<Filter>,
 ) -> Result<Json<NodeSets>, Problem> {
-    Ok(Json(node_set::list(&state, &project, NodeSetKind::Allocation).await?))
+    Ok(Json(node_set::list(&state, &project, NodeSetKind::Allocation, filter).await?))
 }

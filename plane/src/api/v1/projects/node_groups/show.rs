@@ -1,14 +1,12 @@
 //! GET /api/v1/projects/{project}/node-groups/{group}
 
-use axum::{
-    Json,
-    extract::{Path, State as Extracted},
-};
+use axum::{Json, extract::State as Extracted};
 use fettle_store::node_set::NodeSetKind;
 
 use crate::{
     api::{
         Problem,
+        extract::Path,
         problem::ProblemDocument,
         v1::projects::node_set::{self, NodeSetView},
     },

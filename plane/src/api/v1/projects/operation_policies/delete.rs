@@ -1,13 +1,13 @@
 //! DELETE /api/v1/projects/{project}/operation-policies/{operation_type}
 
 use axum::{
-    extract::{Path, State as Extracted},
+    extract::State as Extracted,
     http::{HeaderMap, StatusCode},
 };
 use fettle_store::policy::PolicyScope;
 
 use crate::{
-    api::{Problem, problem::ProblemDocument, v1::policies},
+    api::{Problem, extract::Path, problem::ProblemDocument, v1::policies},
     identity::InProject,
     state::State,
 };
@@ -17,8 +17,7 @@ use crate::{
     params(
         ("project" = String, Path, description = "project"),
         ("operation_type" = String, Path, description = "operation type, without version"),
-        ("If-Match" = Option<String>, Header, description = "the ETag that was read, or `*`"),
-        ("If-None-Match" = Option<String>, Header, description = "`*` makes a new one only"),
+        ("If-Match" = String, Header, description = "the ETag that was read, or `*`"),
     ),
     responses(
         (status = 204, description = "removed"),

@@ -1,17 +1,13 @@
 //! PUT /api/v1/projects/{project}/operation-policies/{operation_type}
 
-use axum::{
-    extract::{Path, State as Extracted},
-    http::HeaderMap,
-    response::Response,
-};
+use axum::{extract::State as Extracted, http::HeaderMap, response::Response};
 use fettle_model::overlay::Overlay;
 use fettle_store::policy::PolicyScope;
 
 use crate::{
     api::{
         Problem,
-        extract::Body,
+        extract::{Body, Path},
         problem::ProblemDocument,
         v1::policies::{self, OverlayDocument, PolicyView},
     },

@@ -1,13 +1,11 @@
 //! GET /api/v1/projects/{project}/operation-policies/{operation_type}
 
-use axum::{
-    extract::{Path, State as Extracted},
-    response::Response,
-};
+use axum::{extract::State as Extracted, response::Response};
 
 use crate::{
     api::{
         Problem,
+        extract::Path,
         problem::ProblemDocument,
         v1::policies::{self, PolicyView},
     },

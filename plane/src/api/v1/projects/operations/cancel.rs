@@ -1,13 +1,10 @@
 //! POST /api/v1/projects/{project}/operations/{operation_id}/cancel
 
-use axum::{
-    Json,
-    extract::{Path, State as Extracted},
-};
+use axum::{Json, extract::State as Extracted};
 
 use super::{find, view::OperationView, whole};
 use crate::{
-    api::{Problem, problem::ProblemDocument},
+    api::{Problem, extract::Path, problem::ProblemDocument},
     identity::InProject,
     state::State,
 };

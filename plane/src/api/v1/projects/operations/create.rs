@@ -10,12 +10,13 @@ use fettle_store::operation::Created;
 use super::{request::NewOperationRequest, view::OperationView};
 use crate::{
     api::{Problem, extract::Body, problem::ProblemDocument},
+    deprecation::Deprecation,
     identity::InProject,
     state::State,
     submission,
 };
 
-/// Submits an operation.
+/// Submits an operation. Of a version that is deprecated the answer says so, in `warnings` and in its headers.
 #[utoipa::path(post, path = "/api/v1/projects/{project}/operations", tag = "operations",
     params(
         ("project" = String, Path, description = "project"),
@@ -23,7 +24,10 @@ use crate::{
     ),
     request_body = NewOperationRequest,
     responses(
-        (status = 201, description = "accepted", body = OperationView),
+        (status = 201, description = "accepted", body = OperationView, headers(
+            ("Deprecation" = Option<String>, description = "since when the version is deprecated (RFC 9745)"),
+            ("Link" = Option<String>, description = "of a deprecated version: the newest published one"),
+        )),
         (status = 200, description = "accepted before with the same key", body = OperationView),
         (status = 404, description = "no such project, or not for the caller", body = ProblemDocument),
         (status = 409, description = "the key was used for another request, or the version was retired just now", body = ProblemDocument),
@@ -34,7 +38,7 @@ pub(crate) async fn create(
     InProject { caller, project }: InProject,
     headers: HeaderMap,
     Body(body): Body<NewOperationRequest>,
-) -> Result<(StatusCode, Json<OperationView>), Problem> {
+) -> Result<(StatusCode, HeaderMap, Json<OperationView>), Problem> {
     let (submission, correlation_id) = body.read(&headers)?;
     let mut context = caller.context();
     context.correlation_id = correlation_id.unwrap_or(context.correlation_id);
@@ -42,5 +46,7 @@ pub(crate) async fn create(
         Created::New(operation) => (StatusCode::CREATED, operation),
         Created::Repeated(operation) => (StatusCode::OK, operation),
     };
-    Ok((status, Json(OperationView::brief(operation))))
+    let deprecation = Deprecation::named(&state, &operation.operation_type, &operation.version).await?;
+    let headers = deprecation.as_ref().map(Deprecation::headers).unwrap_or_default();
+    Ok((status, headers, Json(OperationView::brief(operation).warned(deprecation.as_ref()))))
 }

@@ -1,14 +1,11 @@
 //! GET /api/v1/projects/{project}/operations/{operation_id}/decision
 
-use axum::{
-    Json,
-    extract::{Path, State as Extracted},
-};
+use axum::{Json, extract::State as Extracted};
 use serde_json::Value;
 
 use super::find;
 use crate::{
-    api::{Problem, problem::ProblemDocument},
+    api::{Problem, extract::Path, problem::ProblemDocument},
     identity::InProject,
     policy::decision::Decision,
     state::State,

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Path, State as Extracted},
+    extract::State as Extracted,
     http::HeaderMap,
     response::{IntoResponse, Response, sse},
 };
@@ -13,7 +13,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{find, follow};
 use crate::{
-    api::{Problem, extract::Query, problem::ProblemDocument, v1::page},
+    api::{
+        Problem,
+        extract::{Path, Query},
+        problem::ProblemDocument,
+        v1::page,
+    },
     identity::InProject,
     state::State,
 };
@@ -26,6 +31,7 @@ pub(crate) struct Filter {
     /// `next_cursor` of the page before, or the id of the last event seen.
     cursor: Option<String>,
     /// 1 to 1000; 50 when absent.
+    #[param(minimum = 1, maximum = 1000)]
     page_size: Option<u32>,
     /// Stream the events as server-sent events until the operation is over.
     #[serde(default)]
@@ -74,9 +80,11 @@ impl From<Event> for EventView {
         ("project" = String, Path, description = "project"),
         ("operation_id" = String, Path, description = "operation"),
         Filter,
+        ("Last-Event-ID" = Option<String>, Header, description = "of a follower that reconnects: the cursor of the last event it has seen"),
     ),
     responses(
-        (status = 200, description = "a page, or with `follow=true` text/event-stream", body = Events),
+        (status = 200, description = "a page, or with `follow=true` a stream",
+            content((Events = "application/json"), (String = "text/event-stream"))),
         (status = 404, description = "there is none, or not for the caller", body = ProblemDocument),
     ))]
 pub(crate) async fn events(
@@ -87,12 +95,12 @@ pub(crate) async fn events(
     Query(filter): Query<Filter>,
 ) -> Result<Response, Problem> {
     let operation = find(&state, &project, &id).await?;
+    let resumed = follow::start(&headers, filter.cursor.as_deref())?;
     if filter.follow {
-        let after = follow::start(&headers, filter.cursor.as_deref())?;
         let read = |state: State, id, after, size| async move {
             entries(state.store.events(id, Page { after: Some(after), size }).await?)
         };
-        return Ok(follow::follow(state, &operation, after, read).into_response());
+        return Ok(follow::follow(state, &operation, resumed, read).into_response());
     }
     let size = page::size(filter.page_size)?;
     let after = page::cursor(filter.cursor.as_deref())?;

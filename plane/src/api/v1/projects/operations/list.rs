@@ -24,6 +24,7 @@ pub(crate) struct Filter {
     /// `next_cursor` of the page before.
     cursor: Option<String>,
     /// 1 to 1000; 50 when absent.
+    #[param(minimum = 1, maximum = 1000)]
     page_size: Option<u32>,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Operations {
     next_cursor: Option<String>,
 }
 
-/// Lists operations of a project.
+/// Lists operations of a project, each without its inputs, nodes and steps.
 #[utoipa::path(get, path = "/api/v1/projects/{project}/operations", tag = "operations",
     params(("project" = String, Path, description = "project"), Filter),
     responses(
@@ -53,5 +54,5 @@ pub(crate) async fn list(
     let page = Page { after: page::cursor(filter.cursor.as_deref())?, size };
     let operations = state.store.operations(&project.project_id, filter.status, page).await?;
     let next_cursor = page::next(&operations, size, |operation| operation.id.to_string());
-    Ok(Json(Operations { items: operations.into_iter().map(OperationView::brief).collect(), next_cursor }))
+    Ok(Json(Operations { items: operations.into_iter().map(OperationView::summary).collect(), next_cursor }))
 }

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Path, State as Extracted},
+    extract::State as Extracted,
     http::HeaderMap,
     response::{IntoResponse, Response, sse::Event},
 };
@@ -15,7 +15,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{find, follow};
 use crate::{
-    api::{Problem, extract::Query, problem::ProblemDocument, v1::page},
+    api::{
+        Problem,
+        extract::{Path, Query},
+        problem::ProblemDocument,
+        v1::page,
+    },
     identity::InProject,
     state::State,
 };
@@ -32,6 +37,7 @@ pub(crate) struct Filter {
     /// `next_cursor` of the page before, or the id of the last event seen.
     cursor: Option<String>,
     /// 1 to 1000; 50 when absent.
+    #[param(minimum = 1, maximum = 1000)]
     page_size: Option<u32>,
     /// Stream the lines as server-sent events until the operation is over.
     #[serde(default)]
@@ -88,9 +94,11 @@ impl From<LogRecord> for LogView {
         ("project" = String, Path, description = "project"),
         ("operation_id" = String, Path, description = "operation"),
         Filter,
+        ("Last-Event-ID" = Option<String>, Header, description = "of a follower that reconnects: the cursor of the last event it has seen"),
     ),
     responses(
-        (status = 200, description = "a page, or with `follow=true` text/event-stream", body = Logs),
+        (status = 200, description = "a page, or with `follow=true` a stream",
+            content((Logs = "application/json"), (String = "text/event-stream"))),
         (status = 404, description = "there is none, or not for the caller", body = ProblemDocument),
     ))]
 pub(crate) async fn logs(
@@ -105,13 +113,13 @@ pub(crate) async fn logs(
     let step = step.map_err(|error| Problem::invalid(vec![Violation::new("step_id", error.to_string())]))?;
     let node = filter.node_id.as_deref().map(str::parse::<NodeId>).transpose();
     let node = node.map_err(|error| Problem::invalid(vec![Violation::new("node_id", error.to_string())]))?;
+    let resumed = follow::start(&headers, filter.cursor.as_deref())?;
     if filter.follow {
-        let after = follow::start(&headers, filter.cursor.as_deref())?;
         let read = move |state: State, id, after, size| {
             let step = step.clone();
             async move { entries(&state.store.logs(id, node, step.as_ref(), Page { after: Some(after), size }).await?) }
         };
-        return Ok(follow::follow(state, &operation, after, read).into_response());
+        return Ok(follow::follow(state, &operation, resumed, read).into_response());
     }
     let size = page::size(filter.page_size)?;
     let after = page::cursor(filter.cursor.as_deref())?;

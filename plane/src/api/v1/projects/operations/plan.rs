@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use super::request::NewOperationRequest;
 use crate::{
     api::{Problem, extract::Body, problem::ProblemDocument},
+    deprecation::{Deprecation, Warning},
     explanation,
     identity::InProject,
     state::State,
@@ -33,6 +34,9 @@ pub(crate) struct PlanView {
     /// Why that is not known now.
     #[serde(skip_serializing_if = "Option::is_none")]
     access_problem: Option<String>,
+    /// What whoever would submit it should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Warning>,
 }
 
 /// A node that an operation would be for.
@@ -65,7 +69,10 @@ pub(crate) async fn plan(
         Ok(explained) => (serde_json::to_value(explained).ok(), None),
         Err(problem) => (None, Some(problem)),
     };
+    let graph = &planned.plan.graph;
+    let deprecation = Deprecation::named(&state, &graph.operation_type, &graph.version).await?;
     Ok(Json(PlanView {
+        warnings: deprecation.as_ref().map(Deprecation::warning).into_iter().collect(),
         access,
         access_problem,
         node_id: if let [node] = planned.nodes.as_slice() { Some(node.id.to_string()) } else { None },

@@ -21,11 +21,14 @@ const LONGEST_SECONDS: u32 = 366 * 24 * 60 * 60;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewOperationRequest {
     /// Name of the operation type: `model.artifact.stage`.
+    #[schema(pattern = "^[a-z][a-z0-9_]*([.][a-z][a-z0-9_]*)*$", max_length = 100)]
     operation_type: String,
     /// Its version: `v1`.
+    #[schema(pattern = "^v[1-9][0-9]{0,5}$")]
     version: String,
     /// Must fit the input schema of the definition.
     #[serde(default = "empty")]
+    #[schema(value_type = Object)]
     inputs: Value,
     /// Where.
     target_selector: TargetSelectorRequest,
@@ -43,9 +46,11 @@ pub(crate) struct NewOperationRequest {
     failure_budget: Option<u32>,
     /// The same request with the same key makes one operation. Also as header `Idempotency-Key`.
     #[serde(default)]
+    #[schema(pattern = "^[!-~]{1,200}$")]
     idempotency_key: Option<String>,
     /// Follows the operation through all logs and events. Also as header `X-Correlation-Id`.
     #[serde(default)]
+    #[schema(pattern = "^[!-~]{1,200}$")]
     correlation_id: Option<String>,
 }
 

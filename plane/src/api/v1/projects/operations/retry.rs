@@ -1,15 +1,16 @@
 //! POST /api/v1/projects/{project}/operations/{operation_id}/retry
 
-use axum::{
-    Json,
-    extract::{Path, State as Extracted},
-};
+use axum::{Json, extract::State as Extracted};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{find, view::OperationView, whole};
 use crate::{
-    api::{Problem, extract::OptionalBody, problem::ProblemDocument},
+    api::{
+        Problem,
+        extract::{OptionalBody, Path},
+        problem::ProblemDocument,
+    },
     identity::InProject,
     retry::{self, Retry},
     state::State,

@@ -1,14 +1,12 @@
 //! GET /api/v1/projects/{project}/operations/{operation_id}
 
-use axum::{
-    Json,
-    extract::{Path, State as Extracted},
-};
+use axum::{Json, extract::State as Extracted};
 
-use super::{find, view::OperationView, whole};
+use super::{find, view::OperationView, whole_of};
 use crate::{
-    api::{Problem, problem::ProblemDocument},
+    api::{Problem, extract::Path, problem::ProblemDocument},
     identity::InProject,
+    policy::dispatch,
     state::State,
 };
 
@@ -28,5 +26,7 @@ pub(crate) async fn show(
     Path((_owner, id)): Path<(String, String)>,
 ) -> Result<Json<OperationView>, Problem> {
     let operation = find(&state, &project, &id).await?;
-    Ok(Json(whole(&state, operation).await?))
+    let mut nodes = state.store.node_tasks(operation.id, state.heard_since()).await?;
+    dispatch::explain(&state, &operation, &mut nodes).await;
+    Ok(Json(whole_of(&state, operation, nodes).await?))
 }

@@ -1,6 +1,6 @@
 //! Operations and steps as they are shown.
 
-use fettle_model::{failure::Failure, operation::StepOutcome};
+use fettle_model::{failure::Failure, operation::StepOutcome, settlement::Settlement};
 use fettle_store::{
     audit::DeniedCall,
     operation::{Ending, NodeTask, Operation, OperationState, Step, StepState},
@@ -11,6 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::waiting::NodeTaskView;
+use crate::deprecation::{Deprecation, Warning};
 
 /// An operation.
 #[derive(Serialize, ToSchema)]
@@ -64,8 +65,9 @@ pub(crate) struct OperationView {
     failure: Option<FailureView>,
     /// The signed documents it is made from.
     sources: Value,
-    /// The inputs.
-    inputs: Value,
+    /// The inputs; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inputs: Option<Value>,
     /// Digest of the plan.
     plan_digest: String,
     /// How many steps.
@@ -90,6 +92,9 @@ pub(crate) struct OperationView {
     /// Calls that its steps were denied, the first 100; only where one operation is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     denials: Option<Vec<DenialView>>,
+    /// What whoever submits it should know; only in the answer to that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Warning>,
 }
 
 /// A capability call of a step that its host refused.
@@ -181,6 +186,34 @@ pub(super) struct StepView {
     /// The step before it that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     because_of: Option<String>,
+    /// What became of an attempt whose end nobody saw, and how that was found out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settlement: Option<SettlementView>,
+}
+
+/// What became of a step whose end nobody saw.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SettlementView {
+    /// Why nobody saw it: `host_stopped`, `step_stopped`, `step_unsure`, `canceled`, `later_failure` or `inquiry`.
+    cause: &'static str,
+    /// What is true: `not_started`, `finished`, `not_done`, `undone` or `unknown`.
+    finding: &'static str,
+    /// Whether a person or a probe has to say what is true before the step may run again.
+    needs_person: bool,
+    /// How often the step's probe was asked.
+    probes: u32,
+    /// The person who decided, where no probe did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decided_by: Option<String>,
+    /// What was found, and what to do.
+    message: String,
+}
+
+impl From<Settlement> for SettlementView {
+    fn from(settlement: Settlement) -> Self {
+        let Settlement { cause, finding, needs_person, probes, decided_by, message } = settlement;
+        Self { cause: cause.name(), finding: finding.name(), needs_person, probes, decided_by, message }
+    }
 }
 
 fn text(at: Option<Timestamp>) -> Option<String> {
@@ -198,7 +231,7 @@ impl From<Failure> for FailureView {
 }
 
 impl OperationView {
-    /// An operation in a list.
+    /// An operation without its nodes and steps.
     pub(super) fn brief(operation: Operation) -> Self {
         let status = operation.state.status().to_string();
         let (started_at, finished_at, failure) = match operation.state {
@@ -231,7 +264,7 @@ impl OperationView {
             status,
             failure: failure.map(FailureView::from),
             sources: serde_json::to_value(&operation.sources).unwrap_or_default(),
-            inputs: operation.inputs,
+            inputs: Some(operation.inputs),
             plan_digest: operation.plan_digest.to_string(),
             total_steps: operation.total_steps,
             created_at: operation.created_at.to_string(),
@@ -241,7 +274,18 @@ impl OperationView {
             nodes: None,
             steps: None,
             denials: None,
+            warnings: Vec::new(),
         }
+    }
+
+    /// An operation in a list: without its inputs, which may be large.
+    pub(super) fn summary(operation: Operation) -> Self {
+        Self { inputs: None, ..Self::brief(operation) }
+    }
+
+    /// With what whoever asked for it should know.
+    pub(super) fn warned(self, deprecation: Option<&Deprecation>) -> Self {
+        Self { warnings: deprecation.map(Deprecation::warning).into_iter().collect(), ..self }
     }
 
     /// One operation.
@@ -297,6 +341,7 @@ impl From<Step> for StepView {
             output: None,
             failure: None,
             because_of: None,
+            settlement: step.settlement.map(SettlementView::from),
         };
         if let StepState::Over { outcome, duration_ms, finished_at } = step.state {
             view.finished_at = Some(finished_at.to_string());

@@ -25,7 +25,8 @@ pub(super) struct NodeTaskView {
 /// A reason to wait.
 #[derive(Serialize, ToSchema)]
 pub(super) struct WaitView {
-    /// Stable: `node.silent`, `node.full`, `node.capability`, `operation.concurrency` or `operation.parallel_nodes`.
+    /// Stable: `node.silent`, `node.full`, `node.capability`, `operation.concurrency`,
+    /// `operation.parallel_nodes` or `policy.denied`.
     code: &'static str,
     /// One sentence.
     message: String,
@@ -65,6 +66,7 @@ fn view(wait: &Wait, node: &str) -> WaitView {
                 format!("{limit} operations of this type are under way {place}, as many as the policy allows"),
             )
         }
+        Wait::Policy(message) => ("policy.denied", message.clone()),
         Wait::ParallelNodes(limit) => (
             "operation.parallel_nodes",
             format!("{limit} nodes work on this operation, as many as its request allows at once"),
@@ -94,6 +96,7 @@ mod tests {
                 "gpu.vendor unknown, and amd or intel is needed",
             ),
             (Wait::Concurrency { scope: "tenant", limit: 2 }, "operation.concurrency", "2 operations of this type"),
+            (Wait::Policy("not on Sundays".to_owned()), "policy.denied", "not on Sundays"),
             (Wait::ParallelNodes(3), "operation.parallel_nodes", "3 nodes work on"),
         ] {
             let view = view(&wait, "gpu-17");

@@ -1,14 +1,12 @@
 //! GET /api/v1/tenants/{tenant}/operation-policies/{operation_type}
 
-use axum::{
-    extract::{Path, State as Extracted},
-    response::Response,
-};
+use axum::{extract::State as Extracted, response::Response};
 use fettle_store::policy::PolicyScope;
 
 use crate::{
     api::{
         Problem,
+        extract::Path,
         problem::ProblemDocument,
         v1::policies::{self, PolicyView},
     },

@@ -1,0 +1,40 @@
+//! GET /api/v1/tenants/{tenant}/webhooks/{webhook}/dead-letters
+
+use axum::{
+    Json,
+    extract::{Path, State as Extracted},
+};
+use fettle_store::webhook::WebhookScope;
+
+use crate::{
+    api::{
+        Problem,
+        extract::Query,
+        problem::ProblemDocument,
+        v1::webhooks::{self, DeadLetters, Filter},
+    },
+    identity::InTenant,
+    state::State,
+};
+
+/// Lists the events that a webhook of an organisation could not be told.
+#[utoipa::path(get, path = "/api/v1/tenants/{tenant}/webhooks/{webhook}/dead-letters", tag = "webhooks",
+    params(
+        ("tenant" = String, Path, description = "organisation"),
+        ("webhook" = String, Path, description = "webhook"),
+        Filter,
+    ),
+    responses(
+        (status = 200, description = "a page", body = DeadLetters),
+        (status = 404, description = "there is none, or not for the caller", body = ProblemDocument),
+        (status = 422, description = "everything that is wrong with the request", body = ProblemDocument),
+    ))]
+pub(crate) async fn dead_letters(
+    Extracted(state): Extracted<State>,
+    InTenant { tenant, .. }: InTenant,
+    Path((_owner, id)): Path<(String, String)>,
+    Query(filter): Query<Filter>,
+) -> Result<Json<DeadLetters>, Problem> {
+    let scope = WebhookScope::Tenant(tenant);
+    Ok(Json(webhooks::dead_letters(&state, &scope, &id, &filter).await?))
+}

@@ -1,0 +1,38 @@
+-- Who is told of events. `delivered_to` is the last event that needs no more telling; an empty project is the whole
+-- organisation. One plane at a time delivers: the one that has claimed it.
+CREATE TABLE webhooks (
+    webhook_id      TEXT COLLATE "C" PRIMARY KEY,
+    org_id          TEXT COLLATE "C" NOT NULL,
+    project_id      TEXT COLLATE "C" NOT NULL,
+    url             TEXT NOT NULL,
+    events          TEXT NOT NULL,
+    state           TEXT NOT NULL CHECK (state IN ('active', 'paused', 'gone')),
+    secret          TEXT NOT NULL,
+    previous_secret TEXT,
+    previous_until  BIGINT,
+    delivered_to    BIGINT NOT NULL,
+    attempts        BIGINT NOT NULL DEFAULT 0,
+    next_attempt_at BIGINT,
+    last_answer     TEXT,
+    last_at         BIGINT,
+    claimed_by      TEXT,
+    claimed_until   BIGINT,
+    created_at      BIGINT NOT NULL
+);
+CREATE INDEX webhooks_by_scope ON webhooks (org_id, project_id, webhook_id);
+
+-- What could not be told, whole: the event itself may be gone by now. With `replay_at` it is being told again.
+CREATE TABLE webhook_dead_letters (
+    webhook_id   TEXT COLLATE "C" NOT NULL REFERENCES webhooks ON DELETE CASCADE,
+    sequence     BIGINT NOT NULL,
+    operation_id TEXT COLLATE "C" NOT NULL,
+    kind         TEXT NOT NULL,
+    at           BIGINT NOT NULL,
+    payload      TEXT NOT NULL,
+    attempts     BIGINT NOT NULL,
+    last_answer  TEXT NOT NULL,
+    failed_at    BIGINT NOT NULL,
+    replay_at    BIGINT,
+    PRIMARY KEY (webhook_id, sequence)
+);
+CREATE INDEX webhook_dead_letters_by_age ON webhook_dead_letters (failed_at);
