@@ -13,7 +13,7 @@ use fettle_postgres_cluster::Cluster;
 use fettle_store::{Store, laws::fixture, node::Node, operation::NewOperation, task::Report};
 use fettle_store_postgres::PostgresStore;
 use fettle_store_sqlite::SqliteStore;
-use fettle_tests::{Fleet, Process, Programs, Supply};
+use fettle_tests::{Fleet, Process, Programs, Supply, fleet::On};
 use serde_json::{Value, json};
 
 const PROGRAMS: Programs =
@@ -152,7 +152,7 @@ async fn one_operation(store: &dyn Store, node: &Node, number: u128) {
 /// What plane and host have used of the processors so far.
 fn processor_seconds(fleet: &Fleet) -> Vec<(&'static str, f64)> {
     let of = |process: Option<&Process>| process.map_or(0.0, Process::processor_seconds);
-    vec![("plane", of(fleet.plane.as_ref())), ("host", of(fleet.host.as_ref()))]
+    vec![("plane", of(fleet.planes.first())), ("host", of(fleet.host.as_ref()))]
 }
 
 fn round(value: f64) -> f64 {
@@ -168,12 +168,12 @@ fn print(figure: &str, value: f64, unit: &str, floor: Option<f64>) {
     );
 }
 
-async fn through_plane_and_host(supply: &Supply, database: &str, cluster: Option<Cluster>, floor: f64) {
-    let mut fleet = Fleet::prepare_on(PROGRAMS, &supply.trust, cluster).await;
+async fn through_plane_and_host(supply: &Supply, database: &str, on: On, floor: f64) {
+    let mut fleet = Fleet::prepare_on(PROGRAMS, &supply.trust, on).await;
     // As many as half of what is on its way, so that it is the plane and not the one host that is measured.
     fleet.host_arguments = vec!["--slots".to_owned(), SLOTS.to_string(), "--concurrency".to_owned(), "2".to_owned()];
     fleet.host_environment = vec![("RUST_LOG".to_owned(), "warn".to_owned())];
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     fleet.start_host();
     fleet.node_online().await;
     fleet.register(&supply.publish(DEFINITION, "revision: 1\n").await).await;
@@ -200,7 +200,7 @@ async fn main() {
     if is_wanted("sqlite") {
         let directory = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&directory.path().join("plane.db"), Arc::new(())).await.unwrap();
-        through_plane_and_host(&supply, "sqlite", None, floor(Arc::new(store)).await).await;
+        through_plane_and_host(&supply, "sqlite", On::Sqlite, floor(Arc::new(store)).await).await;
     }
     if is_wanted("postgres") {
         on_postgres(&supply).await;
@@ -215,5 +215,6 @@ async fn on_postgres(supply: &Supply) {
     let address = cluster.url("postgres").parse().unwrap();
     let store = PostgresStore::open(&address, Arc::new(())).await.unwrap();
     let bare = floor(Arc::new(store)).await;
-    through_plane_and_host(supply, "postgres", Cluster::start(), bare).await;
+    let on = On::Postgres { cluster: Cluster::start().unwrap(), planes: 1 };
+    through_plane_and_host(supply, "postgres", on, bare).await;
 }

@@ -149,13 +149,13 @@ fn percentile(sorted: &[f64], percent: usize) -> f64 {
 async fn main() {
     let supply = Supply::with(&["noop"]).await;
     let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
-    fleet.heartbeat = HEARTBEAT;
-    fleet.start_plane().await;
+    fleet.planes.heartbeat = HEARTBEAT;
+    fleet.planes.start().await;
     fleet.register(&supply.publish(DEFINITION, "revision: 1\n").await).await;
     let join: Arc<str> = fleet.join_token(u32::try_from(NODES).unwrap()).await.into();
     let plane = Endpoint::from_shared(fleet.plane_address()).unwrap().tcp_nodelay(true);
-    let memory = |fleet: &Fleet| fleet.plane.as_ref().map_or(0.0, Process::resident_mebibytes);
-    let processor = |fleet: &Fleet| fleet.plane.as_ref().map_or(0.0, Process::processor_seconds);
+    let memory = |fleet: &Fleet| fleet.planes.first().map_or(0.0, Process::resident_mebibytes);
+    let processor = |fleet: &Fleet| fleet.planes.first().map_or(0.0, Process::processor_seconds);
     let empty = memory(&fleet);
     let arrivals = Arrivals::default();
     let (ready, mut is_ready) = mpsc::channel(64);

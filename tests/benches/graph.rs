@@ -56,7 +56,7 @@ async fn main() {
     let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
     fleet.host_arguments = ["--concurrency", "2"].map(str::to_owned).to_vec();
     fleet.host_environment = vec![("RUST_LOG".to_owned(), "warn".to_owned())];
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     fleet.start_host();
     fleet.node_online().await;
     for (operation_type, steps) in [("bench.graph", STEPS), ("bench.alone", 1)] {

@@ -22,9 +22,9 @@ async fn fill(directory: &Path, supply: &Supply, sources: &Value, left_out: &[&R
 async fn fleet_on(directory: &Path, trust: &Path) -> Fleet {
     let mut fleet = Fleet::prepare(PROGRAMS, trust).await;
     let layout = ["--oci-layout".to_owned(), directory.to_string_lossy().into_owned()];
-    fleet.plane_arguments.extend(layout.clone());
+    fleet.planes.arguments.extend(layout.clone());
     fleet.host_arguments.extend(layout);
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     fleet.start_host();
     fleet.node_online().await;
     fleet

@@ -1,7 +1,6 @@
 //! A step that tries what it was not granted: it fails with a sentence, and the audit trail says which rule
 //! refused what.
 
-use fettle_plane::administration::Administration;
 use fettle_tests::{
     Fleet, Supply,
     fleet::{PATIENCE, step},
@@ -12,7 +11,7 @@ use crate::{DENIED, POLICY, PROGRAMS};
 
 /// The audit rows of denied calls that the plane keeps.
 pub(crate) async fn audited(fleet: &Fleet) -> Vec<Value> {
-    let administration = Administration::open(&fleet.plane_directory()).await.unwrap();
+    let administration = fleet.administration().await;
     let rows = administration.audit(None).await.unwrap();
     administration.close().await;
     let denied = rows.into_iter().filter(|row| row.action == "step.denied");
@@ -79,12 +78,12 @@ async fn a_denial_that_the_plane_was_away_for_is_audited_once_it_is_back() {
     fleet.register(&supply.publish(&slow, POLICY).await).await;
     let id = fleet.submit("test.denied", &serde_json::json!({})).await;
     fleet.until(&id, |operation| step(operation, "wait")["status"] == "running").await;
-    fleet.plane.as_mut().unwrap().kill();
+    fleet.planes.kill();
     fettle_tests::eventually("the host to have denied it", PATIENCE, async || {
         fleet.logs().contains("a step was denied").then_some(())
     })
     .await;
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     let operation = fleet.ended(&id).await;
     assert_eq!(operation["denials"].as_array().unwrap().len(), 1, "{operation:#}");
     assert_eq!(audited(&fleet).await.len(), 1);

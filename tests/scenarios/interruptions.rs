@@ -43,10 +43,10 @@ async fn an_operation_goes_on_while_the_plane_is_away() {
     fleet.register(&supply.publish(SLEEP, POLICY).await).await;
     let id = fleet.submit("test.sleep", &json!({"seconds": 2})).await;
     eventually("the command to run", PATIENCE, || async { (children(&fleet) > 0).then_some(()) }).await;
-    fleet.plane.as_mut().unwrap().kill();
+    fleet.planes.kill();
     eventually("the command to end without the plane", PATIENCE, || async { (children(&fleet) == 0).then_some(()) })
         .await;
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     let operation = fleet.ended(&id).await;
     assert_eq!(operation["status"], "succeeded", "{operation:#}\n{}", fleet.logs());
     assert_eq!(step(&operation, "sleep")["attempt_number"], 1, "{operation:#}");
@@ -117,10 +117,10 @@ async fn a_host_that_starts_before_its_plane_waits_for_it() {
     let supply = Supply::with(&["file-render", "noop"]).await;
     let mut fleet = Fleet::start(PROGRAMS, &supply.trust).await;
     fleet.register(&supply.publish(RENDER, POLICY).await).await;
-    fleet.plane.as_mut().unwrap().kill();
+    fleet.planes.kill();
     fleet.host.as_mut().unwrap().kill();
     fleet.start_host();
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     fleet.node_online().await;
     assert_eq!(fleet.run("test.render", &json!({"text": "x"})).await["status"], "succeeded");
 }

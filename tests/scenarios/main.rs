@@ -8,6 +8,7 @@ mod denials;
 mod interruptions;
 mod limits;
 mod partition;
+mod planes;
 mod recordings;
 mod recovery;
 mod refusals;

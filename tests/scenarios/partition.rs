@@ -4,7 +4,6 @@
 
 use std::process::Command;
 
-use fettle_plane::administration::Administration;
 use fettle_store::chain::Chain;
 use fettle_tests::{
     Fleet, Supply, eventually,
@@ -54,10 +53,10 @@ fn apart(apart: bool) {
 
 async fn fleet(supply: &Supply) -> Fleet {
     let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
-    fleet.listen_at("0.0.0.0:0");
-    fleet.plane_arguments.push("--allow-remote".to_owned());
+    fleet.planes.listen_at("0.0.0.0:0");
+    fleet.planes.arguments.push("--allow-remote".to_owned());
     fleet.plane_seen_from_host = Some(SEEN_FROM_HOST.to_owned());
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     fleet.start_host();
     fleet.node_online().await;
     fleet
@@ -65,7 +64,7 @@ async fn fleet(supply: &Supply) -> Fleet {
 
 /// Who did this to leases, by the audit trail, which is whole.
 async fn audited(fleet: &Fleet, action: &str) -> Vec<String> {
-    let administration = Administration::open(&fleet.plane_directory()).await.unwrap();
+    let administration = fleet.administration().await;
     let rows = administration.audit(None).await.unwrap();
     administration.close().await;
     let mut chain = Chain::default();

@@ -55,7 +55,7 @@ impl Office {
         let supply = Supply::with(&["ticket", "noop"]).await;
         let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
         fleet.host_arguments = ["--cancel-grace", "2s"].map(str::to_owned).to_vec();
-        fleet.start_plane().await;
+        fleet.planes.start().await;
         fleet.start_host();
         fleet.node_online().await;
         fleet.register(&supply.publish(definition, POLICY).await).await;

@@ -37,7 +37,7 @@ async fn a_node_does_not_run_what_only_the_plane_trusts() {
     let keys = [("test".to_owned(), supply.key.public().clone()), ("other".to_owned(), other.public().clone())];
     std::fs::write(&both, serde_json::to_vec(&fettle_supply::TrustPolicy::any_of(keys).unwrap()).unwrap()).unwrap();
     let mut fleet = Fleet::prepare(PROGRAMS, &both).await;
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     fleet.host_trust = supply.trust.clone();
     fleet.start_host();
     fleet.node_online().await;
@@ -54,7 +54,7 @@ async fn a_component_that_is_denied_while_the_node_runs_is_refused_at_once() {
     let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
     fleet.host_trust = supply.directory().join("node.json");
     std::fs::copy(&supply.trust, &fleet.host_trust).unwrap();
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     fleet.start_host();
     fleet.node_online().await;
     fleet.register(&supply.publish(NOOP, POLICY).await).await;
@@ -90,7 +90,7 @@ async fn a_component_that_is_denied_while_its_task_runs_is_not_started() {
     let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
     fleet.host_trust = supply.directory().join("node.json");
     std::fs::copy(&supply.trust, &fleet.host_trust).unwrap();
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     fleet.start_host();
     fleet.node_online().await;
     fleet.register(&supply.publish(WAIT, POLICY).await).await;

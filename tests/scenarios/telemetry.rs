@@ -30,11 +30,11 @@ const FIELDS: [&str; 8] = [
 async fn traced(supply: &Supply, collector: &Collector) -> Fleet {
     let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
     let soon = [("OTEL_BSP_SCHEDULE_DELAY".to_owned(), "50".to_owned())];
-    fleet.plane_environment.extend(soon.clone());
+    fleet.planes.environment.extend(soon.clone());
     fleet.host_environment.extend(soon);
-    fleet.plane_arguments.extend(collector.arguments());
+    fleet.planes.arguments.extend(collector.arguments());
     fleet.host_arguments.extend(collector.arguments());
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     fleet.start_host();
     fleet.node_online().await;
     fleet
@@ -149,9 +149,9 @@ async fn a_collector_that_is_away_costs_nothing_but_its_spans_and_metrics_are_se
     let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
     // Port 9 of this machine: nobody is there.
     let away = ["--otlp-endpoint", "http://127.0.0.1:9", "--metrics-listen", "127.0.0.1:0"].map(str::to_owned);
-    fleet.plane_arguments.extend(away.clone());
+    fleet.planes.arguments.extend(away.clone());
     fleet.host_arguments.extend(away);
-    fleet.start_plane().await;
+    fleet.planes.start().await;
     fleet.start_host();
     fleet.node_online().await;
     fleet.register(&supply.publish(RENDER, POLICY).await).await;

@@ -1,4 +1,4 @@
-//! A plane and a host as processes, and the verbs to use them with.
+//! Planes and a host as processes, and the verbs to use them with.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use fettle_postgres_cluster::Cluster;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::{Process, eventually};
+use crate::{Process, eventually, planes::Planes};
 
 /// Where the programs are.
 #[derive(Clone, Copy, Debug)]
@@ -26,30 +26,51 @@ pub struct Programs {
     pub plane: &'static str,
 }
 
-/// A plane with one host, `node-1`, and the project `demo`.
+/// What a fleet's planes keep everything in.
+pub enum On {
+    /// One plane on SQLite.
+    Sqlite,
+    /// So many planes on a PostgreSQL server, which ends with the fleet.
+    Postgres {
+        /// The server.
+        cluster: Cluster,
+        /// How many planes.
+        planes: usize,
+    },
+}
+
+impl On {
+    /// As `FETTLE_TEST_DATABASE` says: PostgreSQL when it is `postgres`, with as many planes as `FETTLE_TEST_PLANES`
+    /// says, else SQLite.
+    fn as_asked() -> Self {
+        let planes = std::env::var("FETTLE_TEST_PLANES").map_or(1, |count| count.parse().expect("a number of planes"));
+        match std::env::var("FETTLE_TEST_DATABASE").as_deref() {
+            Ok("postgres") => Self::Postgres { cluster: Cluster::start().expect("PostgreSQL is installed"), planes },
+            _ => {
+                assert_eq!(planes, 1, "several planes need FETTLE_TEST_DATABASE=postgres");
+                Self::Sqlite
+            }
+        }
+    }
+}
+
+/// A plane, or several, with one host, `node-1`, and the project `demo`.
 pub struct Fleet {
-    /// The plane.
-    pub plane: Option<Process>,
+    /// The planes.
+    pub planes: Planes,
     /// The host.
     pub host: Option<Process>,
-    /// Extra environment of the plane's next start.
-    pub plane_environment: Vec<(String, String)>,
     /// Extra environment of the host's next start.
     pub host_environment: Vec<(String, String)>,
-    /// More arguments of the plane.
-    pub plane_arguments: Vec<String>,
     /// More arguments of the host.
     pub host_arguments: Vec<String>,
-    /// The trust policy of the host, which starts as that of the plane.
+    /// The trust policy of the host, which starts as that of the planes.
     pub host_trust: PathBuf,
-    /// How often nodes say that they are there.
-    pub heartbeat: Duration,
     /// Where the host finds the plane, when that is not where the plane says that it listens.
     pub plane_seen_from_host: Option<String>,
     programs: Programs,
     directory: tempfile::TempDir,
-    trust: PathBuf,
-    listen: String,
+    database: Database,
     admin: String,
     member: String,
     http: reqwest::Client,
@@ -60,19 +81,24 @@ pub struct Fleet {
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Fleet {
-    /// Prepares directories and tokens; nothing runs yet. The plane is on PostgreSQL when `FETTLE_TEST_DATABASE`
-    /// says `postgres`, else on SQLite.
+    /// Prepares directories and tokens; nothing runs yet. What the planes are on is as `FETTLE_TEST_DATABASE` and
+    /// `FETTLE_TEST_PLANES` say.
     pub async fn prepare(programs: Programs, trust: &Path) -> Self {
-        let wants_postgres = std::env::var("FETTLE_TEST_DATABASE").is_ok_and(|name| name == "postgres");
-        Self::prepare_on(programs, trust, wants_postgres.then(|| Cluster::start().unwrap())).await
+        Self::prepare_on(programs, trust, On::as_asked()).await
     }
 
-    /// The same on a PostgreSQL server, which ends with the fleet; on SQLite without one.
-    pub async fn prepare_on(programs: Programs, trust: &Path, cluster: Option<Cluster>) -> Self {
+    /// The same on this.
+    pub async fn prepare_on(programs: Programs, trust: &Path, on: On) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let (cluster, count) = match on {
+            On::Sqlite => (None, 1),
+            On::Postgres { cluster, planes } => (Some(cluster), planes),
+        };
         let url = cluster.as_ref().map(|cluster| cluster.url("postgres"));
         let database = url.as_ref().map_or(Database::DataDirectory, |url| Database::Postgres(url.parse().unwrap()));
-        let administration = Administration::open_in(&directory.path().join("plane"), &database).await.unwrap();
+        let mut planes = Planes::prepare(programs.plane, trust, directory.path(), count).await;
+        planes.environment.extend(url.map(|url| ("FETTLE_DATABASE_URL".to_owned(), url)));
+        let administration = Administration::open_in(planes.directory(), &database).await.unwrap();
         let demo = project("demo".parse().unwrap(), None).unwrap();
         administration.ensure_project(demo.clone()).await.unwrap();
         let admin = administration.create_token("admin", Access::PlatformAdmin, None).await.unwrap();
@@ -83,93 +109,42 @@ impl Fleet {
         let join = administration.create_join_token(10, None, Duration::from_secs(3600)).await.unwrap();
         administration.close().await;
         std::fs::write(directory.path().join("join-token"), join.reveal()).unwrap();
+        // Each request over a connection of its own: what stands before several planes gives each to the next.
+        let kept = if count > 1 { 0 } else { usize::MAX };
+        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).pool_max_idle_per_host(kept);
         Self {
-            plane: None,
+            planes,
             host: None,
-            plane_environment: url.map(|url| ("FETTLE_DATABASE_URL".to_owned(), url)).into_iter().collect(),
             host_environment: Vec::new(),
-            plane_arguments: Vec::new(),
             host_arguments: Vec::new(),
             host_trust: trust.to_owned(),
-            heartbeat: Duration::from_secs(1),
             plane_seen_from_host: None,
             programs,
-            trust: trust.to_owned(),
-            listen: "127.0.0.1:0".to_owned(),
+            database,
             admin: secret(&admin),
             member: secret(&member),
-            http: reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build().unwrap(),
+            http: http.build().unwrap(),
             directory,
             _cluster: cluster,
         }
     }
 
-    /// A running plane and a running host.
+    /// Running planes and a running host.
     pub async fn start(programs: Programs, trust: &Path) -> Self {
         let mut fleet = Self::prepare(programs, trust).await;
-        fleet.start_plane().await;
+        fleet.planes.start().await;
         fleet.start_host();
         fleet.node_online().await;
         fleet
     }
 
-    /// Starts the plane, at the address it had before if it had one, and waits until it listens.
-    pub async fn start_plane(&mut self) {
-        self.restart_plane();
-        eventually("the plane to listen", PATIENCE, async || self.note_address()).await;
-    }
-
-    /// Lets the plane listen here from its next start on.
-    pub fn listen_at(&mut self, address: &str) {
-        address.clone_into(&mut self.listen);
-    }
-
-    /// Takes note of where the plane listens; none while it does not.
-    pub fn note_address(&mut self) -> Option<()> {
-        self.listen = self.announced()?;
-        Some(())
-    }
-
-    /// Starts the plane, at the address it had before if it had one.
-    pub fn restart_plane(&mut self) {
-        let data = self.directory.path().join("plane");
-        let heartbeat = format!("{}s", self.heartbeat.as_secs());
-        let arguments = [
-            "--data",
-            text(&data),
-            "serve",
-            "--listen",
-            &self.listen,
-            "--trust",
-            text(&self.trust),
-            "--lease",
-            "3s",
-            "--heartbeat",
-            &heartbeat,
-            // Benchmarks ask as fast as they can.
-            "--rate",
-            "0",
-        ];
-        let arguments = arguments.into_iter().chain(self.plane_arguments.iter().map(String::as_str));
-        let log = self.directory.path().join("plane.log");
-        let _ = std::fs::remove_file(&log);
-        let mut environment = self.plane_environment.clone();
-        environment.push(("RUST_LOG".to_owned(), "info,fettle_plane::api::correlation=warn".to_owned()));
-        self.plane = Some(Process::start(Path::new(self.programs.plane), arguments, &environment, log));
-    }
-
-    fn announced(&self) -> Option<String> {
-        let printed = self.plane.as_ref()?.printed();
-        let line = printed.lines().find(|line| line.contains("listens on http://"))?.to_owned();
-        line.split("http://").nth(1).map(|address| address.trim().to_owned())
-    }
-
     /// Starts the host; it goes on from what is in its directory.
     pub fn start_host(&mut self) {
         let data = self.host_directory();
-        let port = self.listen.rsplit(':').next().unwrap_or_default();
-        let seen = self.plane_seen_from_host.as_ref().map(|address| format!("{address}:{port}"));
-        let plane = format!("http://{}", seen.as_deref().unwrap_or(&self.listen));
+        let address = self.planes.address();
+        let port = address.rsplit(':').next().unwrap_or_default();
+        let seen = self.plane_seen_from_host.as_ref().map(|seen| format!("{seen}:{port}"));
+        let plane = format!("http://{}", seen.as_ref().unwrap_or(&address));
         let token = self.directory.path().join("join-token");
         let mut arguments: Vec<String> = [
             "run",
@@ -197,10 +172,9 @@ impl Fleet {
         self.directory.path().join("host")
     }
 
-    /// What the plane keeps.
-    #[must_use]
-    pub fn plane_directory(&self) -> PathBuf {
-        self.directory.path().join("plane")
+    /// The planes' own data, for what no request can do or see.
+    pub async fn administration(&self) -> Administration {
+        Administration::open_in(self.planes.directory(), &self.database).await.unwrap()
     }
 
     /// A file below the host's files directory.
@@ -220,7 +194,7 @@ impl Fleet {
 
     /// Sends a request; none when the plane cannot be reached.
     pub async fn send(&self, method: Method, path: &str, token: &str, body: Option<&Value>) -> Option<Response> {
-        let request = self.http.request(method, format!("http://{}{path}", self.listen)).bearer_auth(token);
+        let request = self.http.request(method, format!("{}{path}", self.plane_address())).bearer_auth(token);
         let request = match body {
             Some(body) => request.json(body),
             None => request,
@@ -274,12 +248,12 @@ impl Fleet {
     /// Where the plane listens.
     #[must_use]
     pub fn plane_address(&self) -> String {
-        format!("http://{}", self.listen)
+        format!("http://{}", self.planes.address())
     }
 
     /// A join token for so many nodes.
     pub async fn join_token(&self, uses: u32) -> String {
-        let administration = Administration::open_in(&self.plane_directory(), &Database::DataDirectory).await.unwrap();
+        let administration = self.administration().await;
         let token = administration.create_join_token(uses, None, Duration::from_secs(3600)).await.unwrap();
         administration.close().await;
         token.reveal().to_owned()
@@ -296,7 +270,7 @@ impl Fleet {
     /// Submits an operation below a span of the client; its id, and where the plane says that it goes on.
     pub async fn submit_in_trace(&self, operation_type: &str, inputs: &Value, parent: &str) -> (String, String) {
         let body = json!({"operation_type": operation_type, "version": "v1", "inputs": inputs, "target_selector": {"node": "node-1"}});
-        let request = self.http.post(format!("http://{}/api/v1/projects/demo/operations", self.listen));
+        let request = self.http.post(format!("{}/api/v1/projects/demo/operations", self.plane_address()));
         let request = request.bearer_auth(&self.member).header("traceparent", parent).json(&body);
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), StatusCode::CREATED);
@@ -314,10 +288,10 @@ impl Fleet {
         vec![self.admin.clone(), self.member.clone(), join, identity["secret"].as_str().unwrap().to_owned()]
     }
 
-    /// Where the plane serves its metrics.
+    /// Where the first plane serves its metrics.
     #[must_use]
     pub fn plane_metrics(&self) -> String {
-        let printed = self.plane.as_ref().map(Process::printed).unwrap_or_default();
+        let printed = self.planes.first().map(Process::printed).unwrap_or_default();
         let line = printed.lines().find_map(|line| line.split("serves metrics at ").nth(1));
         line.expect("the plane serves metrics").trim().to_owned()
     }
@@ -389,11 +363,11 @@ impl Fleet {
         self.ended(&id).await
     }
 
-    /// What host and plane have printed, for a failing test.
+    /// What planes and host have printed, for a failing test.
     #[must_use]
     pub fn logs(&self) -> String {
-        let read = |name: &str| std::fs::read_to_string(self.directory.path().join(name)).unwrap_or_default();
-        format!("--- plane\n{}\n--- host\n{}", read("plane.log"), read("host.log"))
+        let host = std::fs::read_to_string(self.directory.path().join("host.log")).unwrap_or_default();
+        format!("{}\n--- host\n{host}", self.planes.logs())
     }
 }
 

@@ -1,6 +1,6 @@
 //! End-to-end tests: a real registry, a plane and a host as processes of their own, real sockets.
 //!
-//! [`Supply`] is a registry with everything published and signed; [`Fleet`] is a plane with one host.
+//! [`Supply`] is a registry with everything published and signed; [`Fleet`] is a plane, or several, with one host.
 //! Scenarios are in `scenarios/`, one file each.
 
 #![expect(
@@ -12,8 +12,10 @@
 #![expect(clippy::future_not_send, reason = "scenarios run on the thread that starts them")]
 #![expect(clippy::missing_panics_doc, reason = "every verb stops the test when it cannot do its work")]
 
+pub mod balancer;
 pub mod collector;
 pub mod fleet;
+pub mod planes;
 pub mod process;
 pub mod recordings;
 pub mod supply;

@@ -30,9 +30,15 @@ const POSTGRESQL: &str = "postgresql";
 /// Everything, with the points at which scenarios kill the programs.
 const WHAT: [&str; 3] = ["--workspace", "--features", "fettle-tests/crash-points"];
 
-/// Scenarios that run a second time, with the plane on PostgreSQL: what goes from end to end, and what is killed.
-const ON_POSTGRESQL: &str = "package(fettle-tests) and binary(scenarios) and (test(submissions::) or test(stage_a_model::) \
-     or test(interruptions::) or test(refusals::) or test(the_plane_survives_a_kill_at_every_store_write))";
+/// Scenarios that run again with the plane on PostgreSQL, and once more with several planes over it, behind a client that
+/// asks one after the other: what goes from end to end.
+const AGAIN: &str = "package(fettle-tests) and binary(scenarios) and (test(submissions::) or test(stage_a_model::) \
+     or test(interruptions::) or test(refusals::))";
+
+/// The plane that is killed at each of its writes. With several planes each of them is, which takes long and says
+/// nothing new: `planes::` kills whole planes.
+const KILLED: &str =
+    "package(fettle-tests) and binary(scenarios) and test(the_plane_survives_a_kill_at_every_store_write)";
 
 fn tests(options: &Options) -> std::process::Command {
     let mut command = cargo();
@@ -81,9 +87,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         if has("cargo-nextest") { &["nextest", "run"] } else { &["test", "--lib", "--bins", "--tests"] };
     tools::run(tests(options).args(runner).args(WHAT).arg("--no-fail-fast").args(options.filter.as_deref()))?;
     if has("cargo-nextest") && options.filter.is_none() && !missing.contains(&POSTGRESQL) {
-        let mut again = tests(options);
-        again.env("FETTLE_TEST_DATABASE", "postgres").args(runner).args(WHAT);
-        tools::run(again.args(["--no-fail-fast", "-E", ON_POSTGRESQL]))?;
+        for (planes, what) in [("1", format!("({AGAIN}) or ({KILLED})")), ("3", AGAIN.to_owned())] {
+            let mut again = tests(options);
+            again.env("FETTLE_TEST_DATABASE", "postgres").env("FETTLE_TEST_PLANES", planes).args(runner).args(WHAT);
+            tools::run(again.args(["--no-fail-fast", "-E", &what]))?;
+        }
     }
     if !missing.is_empty() {
         println!(
