@@ -21,6 +21,10 @@ pub struct HostMetrics {
     pub stream_errors: Counter,
     /// Streams of leases that were opened again.
     pub stream_reconnects: Counter,
+    /// Certificates that were renewed.
+    pub certificates_renewed: Counter,
+    /// Milliseconds that this node's clock was ahead of the plane's, at the last heartbeat, its way included.
+    pub clock_ahead: Gauge,
     /// Milliseconds from the start of a task to its end.
     pub lease_duration: Histogram,
     /// Milliseconds of an attempt.
@@ -54,6 +58,11 @@ impl Default for HostMetrics {
             stream_errors: make.counter("lease_stream_errors_total", "Streams of leases that broke."),
             stream_reconnects: make
                 .counter("lease_stream_reconnects_total", "Attempts to open the stream of leases again."),
+            certificates_renewed: make.counter("certificates_renewed_total", "Certificates that were renewed."),
+            clock_ahead: make.gauge(
+                "clock_ahead_milliseconds",
+                "How far the node's clock was ahead of the plane's at the last heartbeat, with the way there and back.",
+            ),
             lease_duration: make.histogram(
                 "lease_processing_duration_ms",
                 "Milliseconds from the start of a task on this node to its end.",

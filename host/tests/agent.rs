@@ -11,8 +11,8 @@ use fettle_host::{
 use fettle_model::{digest::Digest, task::Epoch};
 use fettle_wire::node::{
     AckRequest, AckResponse, CompleteRequest, CompleteResponse, ExtendRequest, ExtendResponse, FailRequest,
-    FailResponse, HeartbeatRequest, HeartbeatResponse, Lease, PullRequest, PullResponse, RegisterRequest,
-    RegisterResponse, ReportRequest, ReportResponse, Verdict,
+    FailResponse, HeartbeatRequest, HeartbeatResponse, JoinRequest, JoinResponse, Lease, PullRequest, PullResponse,
+    RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, ReportRequest, ReportResponse, Verdict,
     node_protocol_server::{NodeProtocol, NodeProtocolServer},
     pull_request, pull_response,
 };
@@ -59,13 +59,21 @@ impl NodeProtocol for Service {
     type PullStream = Answers<PullResponse>;
     type ReportStream = Answers<ReportResponse>;
 
+    async fn join(&self, _: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
+        Err(Status::unimplemented("this plane is met in clear"))
+    }
+
+    async fn renew(&self, _: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
+        Err(Status::unimplemented("this plane is met in clear"))
+    }
+
     async fn register(&self, _request: Request<RegisterRequest>) -> Result<Response<RegisterResponse>, Status> {
         let (node_id, secret) = ("n".to_owned(), "secret".to_owned());
         Ok(Response::new(RegisterResponse { node_id, secret, heartbeat_interval_seconds: 1 }))
     }
 
     async fn heartbeat(&self, _request: Request<HeartbeatRequest>) -> Result<Response<HeartbeatResponse>, Status> {
-        Ok(Response::new(HeartbeatResponse {}))
+        Ok(Response::new(HeartbeatResponse::default()))
     }
 
     async fn pull(&self, request: Request<Streaming<PullRequest>>) -> Result<Response<Self::PullStream>, Status> {

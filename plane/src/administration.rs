@@ -1,7 +1,13 @@
 //! What somebody with access to the database can do, whether or not a plane runs on it.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
+use fettle_identity::Directory;
 use fettle_model::name::Label;
 use fettle_store::{
     Store, StoreError,
@@ -20,8 +26,12 @@ pub use fettle_store::{
 
 use crate::{
     clock::{self, Clock, NoRandomness, SystemClock},
+    config::default_authorities,
     database::{Database, DatabaseError},
-    identity::secret::Purpose,
+    identity::{
+        authorities::{self, IdentityError},
+        secret::Purpose,
+    },
 };
 
 pub use crate::identity::secret::Secret;
@@ -44,6 +54,9 @@ pub enum AdministrationError {
     /// The store refused.
     #[error(transparent)]
     Store(StoreError),
+    /// The authority of nodes cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// No random bytes for a secret.
     #[error("the operating system gives no random bytes")]
     Random(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -65,6 +78,7 @@ impl From<NoRandomness> for AdministrationError {
 pub struct Administration {
     store: Arc<dyn Store>,
     clock: SystemClock,
+    authorities: Directory,
 }
 
 impl Administration {
@@ -91,7 +105,14 @@ impl Administration {
             Self::make_directory(data_directory)?;
         }
         let store = database.open(data_directory, Arc::new(())).await.map_err(AdministrationError::Database)?;
-        Ok(Self { store, clock: SystemClock })
+        let authorities = Directory::new(default_authorities(data_directory));
+        Ok(Self { store, clock: SystemClock, authorities })
+    }
+
+    /// The same with authorities that are elsewhere.
+    #[must_use]
+    pub fn with_authorities(self, directory: PathBuf) -> Self {
+        Self { authorities: Directory::new(directory), ..self }
     }
 
     fn context(&self) -> Result<Context, NoRandomness> {
@@ -162,23 +183,40 @@ impl Administration {
     /// Creates a token with which `uses` nodes can join. The secret is not kept.
     ///
     /// # Errors
-    /// When the project belongs to another organisation.
+    /// When the project belongs to another organisation, or the authority's files cannot be used.
     pub async fn create_join_token(
         &self,
         uses: u32,
         owner: Option<Project>,
         expires: Duration,
     ) -> Result<Secret, AdministrationError> {
+        self.create_labelling_join_token(uses, owner, expires, BTreeMap::new()).await
+    }
+
+    /// Creates a token with which `uses` nodes can join, and have these labels whatever their hosts say. The secret is
+    /// not kept. With it goes what the hosts know the plane by: the fingerprint of the authority that signs now.
+    ///
+    /// # Errors
+    /// When the project belongs to another organisation, or the authority's files cannot be used.
+    pub async fn create_labelling_join_token(
+        &self,
+        uses: u32,
+        owner: Option<Project>,
+        expires: Duration,
+        labels: BTreeMap<String, String>,
+    ) -> Result<Secret, AdministrationError> {
+        let authority = authorities::open(&self.authorities, &self.clock)?.signs.fingerprint();
         let secret = Secret::generate(&self.clock, Purpose::Join)?;
         let token = NewJoinToken {
             id: JoinTokenId::new(clock::ulid(&self.clock)?),
             hash: secret.hash(),
             uses,
             owner,
+            labels,
             expires_at: self.end(expires),
         };
         self.store.create_join_token(token, self.context()?).await?;
-        Ok(secret)
+        Ok(secret.with(authority))
     }
 
     /// Up to a thousand rows of the audit trail after a sequence number, the oldest first.

@@ -4,18 +4,29 @@ use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroU32,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
+
+use fettle_identity::Directory;
 
 use crate::{database::Database, upkeep::Retention, webhook::WebhookConfig};
 
 /// How a plane runs. [`PlaneConfig::new`] is right for most.
 #[derive(Clone, Debug)]
 pub struct PlaneConfig {
-    /// Where REST and the node protocol are served. Port 0 takes a free one.
+    /// Where REST is served, and on loopback the node protocol in clear. Port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Whether `listen` may be reachable from other machines. There is no TLS yet.
+    /// Where nodes connect, over mutual TLS. Port 0 takes a free one.
+    pub node_listen: SocketAddr,
+    /// Where the authorities are kept that sign the certificates of nodes and planes. Planes over one database share
+    /// them. `authority` in the data directory when absent.
+    pub authority_directory: Option<PathBuf>,
+    /// How long a certificate of a node or of this plane counts. It is renewed after two thirds of that.
+    pub certificate_lifetime: Duration,
+    /// How long after its certificate has expired a node may come back by itself.
+    pub rejoin_within: Duration,
+    /// Whether `listen` may be reachable from other machines. It speaks no TLS.
     pub allow_remote: bool,
     /// Where everything is kept. Only this user may enter it.
     pub data_directory: PathBuf,
@@ -55,6 +66,11 @@ pub struct PlaneConfig {
     pub metrics_allow_remote: bool,
 }
 
+/// Where the authorities are when nothing else is said.
+pub(crate) fn default_authorities(data_directory: &Path) -> PathBuf {
+    data_directory.join("authority")
+}
+
 /// Requests that a token may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
@@ -73,11 +89,21 @@ impl Default for RateLimit {
 }
 
 impl PlaneConfig {
+    /// Where the authorities are.
+    pub(crate) fn authorities(&self) -> Directory {
+        let directory = self.authority_directory.clone();
+        Directory::new(directory.unwrap_or_else(|| default_authorities(&self.data_directory)))
+    }
+
     /// A plane that keeps everything in `data_directory` and listens on a free loopback port.
     #[must_use]
     pub fn new(data_directory: impl Into<PathBuf>) -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            node_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            authority_directory: None,
+            certificate_lifetime: Duration::from_secs(24 * 3600),
+            rejoin_within: Duration::from_secs(7 * 24 * 3600),
             allow_remote: false,
             data_directory: data_directory.into(),
             database: Database::default(),

@@ -32,6 +32,7 @@ mod upkeep;
 mod webhook;
 
 pub use config::{PlaneConfig, RateLimit};
+pub use identity::authorities::IdentityError;
 pub use observation::PlaneMetrics;
 pub use plane::{Plane, RunningPlane, StartError};
 pub use policy::rego::RegoError;

@@ -18,8 +18,14 @@ use crate::{
     database::DatabaseError,
     deprecation::Moves,
     dispatch::{Holdings, Wakeups, expiry},
-    identity::{Projects, Rates},
-    node::Nodes,
+    identity::{
+        Projects, Rates,
+        authorities::{Authorities, IdentityError},
+    },
+    node::{
+        self, Connection, Nodes, Refusals,
+        door::{self, Door},
+    },
     observation::{Observer, PlaneMetrics},
     policy::rego::{Rego, RegoError},
     registration::Definitions,
@@ -36,9 +42,12 @@ const GRACE: Duration = Duration::from_secs(10);
 pub enum StartError {
     /// Other machines could reach it.
     #[error(
-        "{0} is reachable from other machines, and there is no TLS yet; listen on 127.0.0.1, or pass `--allow-remote`"
+        "{0} is reachable from other machines, and REST speaks no TLS; listen on 127.0.0.1 behind a proxy that does, or pass `--allow-remote`"
     )]
     Remote(SocketAddr),
+    /// There is nothing to sign the certificates of nodes with.
+    #[error("nodes cannot be let in")]
+    Identity(#[source] IdentityError),
     /// The address cannot be taken.
     #[error("cannot listen on {address}; choose a free port, or port 0")]
     Listen {
@@ -93,8 +102,9 @@ pub struct Plane;
 pub struct RunningPlane {
     address: SocketAddr,
     state: State,
-    server: JoinHandle<std::io::Result<()>>,
-    timers: [JoinHandle<()>; 4],
+    node_address: SocketAddr,
+    servers: [JoinHandle<std::io::Result<()>>; 2],
+    timers: [JoinHandle<()>; 5],
     metrics: Option<Endpoint>,
     _lock: File,
 }
@@ -127,14 +137,14 @@ impl Plane {
         config.retention.check().map_err(StartError::Retention)?;
         let courier = webhook::client(&config.webhooks).map_err(StartError::Webhooks)?;
         let lock = lock(&config)?;
+        let authorities = Authorities::open(config.authorities(), &SystemClock).map_err(StartError::Identity)?;
         let wakeups = Arc::new(Wakeups::default());
         let metrics = Arc::new(PlaneMetrics::default());
         let observer = Observer { wakeups: Arc::clone(&wakeups), metrics: Arc::clone(&metrics) };
         let opened = config.database.open(&config.data_directory, Arc::new(observer)).await;
         let store = opened.map_err(StartError::Database)?;
-        let listen = |source| StartError::Listen { address: config.listen, source };
-        let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
+        let (listener, address) = bind(config.listen).await?;
+        let (node_listener, node_address) = bind(config.node_listen).await?;
         let state = State::new(Inner {
             store,
             artifacts,
@@ -142,6 +152,8 @@ impl Plane {
             wakeups,
             definitions: Definitions::default(),
             nodes: Nodes::default(),
+            authorities,
+            refusals: Refusals::default(),
             projects: Projects::default(),
             holdings: Holdings::default(),
             moves: Moves::default(),
@@ -155,17 +167,26 @@ impl Plane {
         let metrics = serve_metrics(&state).await.map_err(StartError::Metrics)?;
         let [leases, operations] = start_timers(&state);
         let couriers = tokio::spawn(webhook::deliver(state.clone(), courier));
-        let timers = [leases, operations, couriers, tokio::spawn(upkeep::tidy(state.clone()))];
-        let server = tokio::spawn(serve(listener, state.clone()));
-        Ok(RunningPlane { address, state, server, timers, metrics, _lock: lock })
+        let shown = door::first(&state).map_err(StartError::Identity)?;
+        let door = Door::open(node_listener, shown.subscribe(), state.clone());
+        let tidy = tokio::spawn(upkeep::tidy(state.clone()));
+        let timers = [leases, operations, couriers, tidy, tokio::spawn(door::keep(state.clone(), shown))];
+        let servers = [tokio::spawn(serve(listener, state.clone())), tokio::spawn(serve_nodes(door, state.clone()))];
+        Ok(RunningPlane { address, node_address, state, servers, timers, metrics, _lock: lock })
     }
 }
 
 impl RunningPlane {
-    /// Where it is served: REST and the node protocol.
+    /// Where REST is served.
     #[must_use]
     pub const fn http_address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where nodes connect.
+    #[must_use]
+    pub const fn node_address(&self) -> SocketAddr {
+        self.node_address
     }
 
     /// Where metrics are served, when they are.
@@ -177,9 +198,10 @@ impl RunningPlane {
     /// Ends the streams, finishes the requests that are under way, and closes the store.
     pub async fn shutdown(mut self) {
         self.state.shutdown.cancel();
-        if tokio::time::timeout(GRACE, &mut self.server).await.is_err() {
+        let [people, nodes] = &mut self.servers;
+        if tokio::time::timeout(GRACE, async { tokio::join!(people, nodes) }).await.is_err() {
             tracing::warn!("some connections were still open and were cut");
-            self.server.abort();
+            self.servers.iter().for_each(JoinHandle::abort);
         }
         for timer in self.timers {
             if let Err(error) = timer.await {
@@ -194,7 +216,12 @@ impl RunningPlane {
     /// # Errors
     /// What the system said.
     pub async fn failed(&mut self) -> std::io::Result<()> {
-        (&mut self.server).await.map_err(std::io::Error::other)?
+        let [people, nodes] = &mut self.servers;
+        let ended = tokio::select! {
+            ended = people => ended,
+            ended = nodes => ended,
+        };
+        ended.map_err(std::io::Error::other)?
     }
 }
 
@@ -262,6 +289,20 @@ async fn serve_metrics(state: &State) -> Result<Option<Endpoint>, ListenError> {
     });
     let all = state.metrics.all.clone();
     listen::serve(address, state.config.metrics_allow_remote, all, refresh).await.map(Some)
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let taken = listener.local_addr().map_err(failed)?;
+    Ok((listener, taken))
+}
+
+async fn serve_nodes(door: Door, state: State) -> std::io::Result<()> {
+    let shutdown = state.shutdown.clone();
+    let nodes = node::router(state).into_make_service_with_connect_info::<Connection>();
+    let stop: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move { shutdown.cancelled().await });
+    axum::serve(door, nodes).with_graceful_shutdown(stop).await
 }
 
 async fn serve(listener: TcpListener, state: State) -> std::io::Result<()> {

@@ -15,8 +15,11 @@ use crate::{
     config::PlaneConfig,
     deprecation::Moves,
     dispatch::{Holdings, Wakeups},
-    identity::{Projects, Rates},
-    node::Nodes,
+    identity::{
+        Projects, Rates,
+        authorities::{Authorities, IdentityError},
+    },
+    node::{Nodes, Refusals},
     observation::{Observer, PlaneMetrics},
     plane::{spare_leases, start_timers},
     policy::rego::Rego,
@@ -31,6 +34,17 @@ pub trait World: Send + Sync {
 
     /// Fills `bytes` with what follows from the seed.
     fn random(&self, bytes: &mut [u8]);
+}
+
+/// Why a simulated plane did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulationError {
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The authority's files cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
 }
 
 struct WorldClock(Arc<dyn World>);
@@ -56,23 +70,27 @@ impl SimulatedPlane {
     /// Starts a plane as `Plane::start_with` does. `open` opens its store, which must tell the listener.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// When the store does not answer, or the authority's files cannot be used.
     pub async fn start(
         config: PlaneConfig,
         open: impl FnOnce(Arc<dyn Listener>) -> Arc<dyn Store>,
         artifacts: Arc<dyn ArtifactSource>,
         world: Arc<dyn World>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, SimulationError> {
         let wakeups = Arc::new(Wakeups::default());
         let metrics = Arc::new(PlaneMetrics::default());
         let observer = Observer { wakeups: Arc::clone(&wakeups), metrics: Arc::clone(&metrics) };
+        let clock: Arc<dyn Clock> = Arc::new(WorldClock(world));
+        let authorities = Authorities::open(config.authorities(), &*clock)?;
         let state = State::new(Inner {
             store: open(Arc::new(observer)),
             artifacts,
-            clock: Arc::new(WorldClock(world)),
+            clock,
             wakeups,
             definitions: Definitions::default(),
             nodes: Nodes::default(),
+            authorities,
+            refusals: Refusals::default(),
             projects: Projects::default(),
             holdings: Holdings::default(),
             moves: Moves::default(),
@@ -87,7 +105,7 @@ impl SimulatedPlane {
         Ok(Self { state, timers })
     }
 
-    /// What is served at its address: REST and the node protocol.
+    /// What is served at its address: REST and the node protocol, in clear.
     pub fn router(&self) -> Router {
         api::router(self.state.clone())
     }

@@ -16,8 +16,8 @@ use crate::{
     config::PlaneConfig,
     deprecation::Moves,
     dispatch::{Holdings, Wakeups},
-    identity::{Projects, Rates},
-    node::Nodes,
+    identity::{Projects, Rates, authorities::Authorities},
+    node::{Nodes, Refusals},
     observation::PlaneMetrics,
     policy::rego::Rego,
     registration::Definitions,
@@ -38,6 +38,10 @@ pub(crate) struct Inner {
     pub(crate) wakeups: Arc<Wakeups>,
     pub(crate) definitions: Definitions,
     pub(crate) nodes: Nodes,
+    /// What signs the certificates of nodes.
+    pub(crate) authorities: Authorities,
+    /// What nodes were refused lately.
+    pub(crate) refusals: Refusals,
     pub(crate) projects: Projects,
     pub(crate) holdings: Holdings,
     /// When versions were deprecated or retired.

@@ -89,12 +89,18 @@ async fn one(state: &State, project: &Project, name: &str) -> Result<Resolved, S
             Err(_) => None,
         },
     };
-    Ok(node.filter(|node| node.is_for(project)).map(|node| vec![node]).ok_or_else(|| {
-        format!(
+    Ok(match node.filter(|node| node.is_for(project)) {
+        Some(node) if node.revoked_at.is_some() => Err(revoked(&node)),
+        Some(node) => Ok(vec![node]),
+        None => Err(format!(
             "there is no node `{name}` that project `{}` may use; `fettle node list` shows those it may",
             project.project_id
-        )
-    }))
+        )),
+    })
+}
+
+fn revoked(node: &Node) -> String {
+    format!("node `{}` is revoked: it takes no task any more", node.facts.name)
 }
 
 async fn labelled(state: &State, project: &Project, text: &str) -> Result<Resolved, StoreError> {
@@ -103,7 +109,7 @@ async fn labelled(state: &State, project: &Project, text: &str) -> Result<Resolv
         Err(error) => return Ok(Err(error.to_string())),
     };
     let mut nodes = state.store.nodes().await?;
-    nodes.retain(|node| node.is_for(project));
+    nodes.retain(|node| node.is_for(project) && node.revoked_at.is_none());
     let matches = |node: &Node| {
         let facts = &node.facts;
         expression.matches(NodeView { name: &facts.name, labels: &facts.labels, capabilities: &facts.capabilities })
@@ -131,6 +137,7 @@ async fn set(state: &State, project: &Project, kind: NodeSetKind, name: &str) ->
     let mut nodes = Vec::with_capacity(set.nodes.len());
     for id in &set.nodes {
         match state.store.node(*id).await?.filter(|node| node.is_for(project)) {
+            Some(node) if node.revoked_at.is_some() => return Ok(Err(revoked(&node))),
             Some(node) => nodes.push(node),
             None => return Ok(Err(format!("node {id} of {} `{name}` is not the project's any more", kind.words()))),
         }

@@ -68,7 +68,7 @@ async fn node(plane: Endpoint, join: Arc<str>, number: usize, arrivals: Arrivals
     loop {
         tokio::select! {
             _ = beats.tick() => {
-                let beat = client.heartbeat(with(&secret, HeartbeatRequest { node_id: node_id.clone() })).await;
+                let beat = client.heartbeat(with(&secret, HeartbeatRequest { node_id: node_id.clone(), clock_milliseconds: 0 })).await;
                 // The plane is gone: the measurement is over.
                 if beat.is_err() {
                     return;

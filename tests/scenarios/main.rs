@@ -5,6 +5,7 @@
 mod air_gap;
 mod crashes;
 mod denials;
+mod identity;
 mod interruptions;
 mod limits;
 mod partition;

@@ -141,10 +141,10 @@ impl Fleet {
     /// Starts the host; it goes on from what is in its directory.
     pub fn start_host(&mut self) {
         let data = self.host_directory();
-        let address = self.planes.address();
+        let address = self.planes.node_address();
         let port = address.rsplit(':').next().unwrap_or_default();
         let seen = self.plane_seen_from_host.as_ref().map(|seen| format!("{seen}:{port}"));
-        let plane = format!("http://{}", seen.as_ref().unwrap_or(&address));
+        let plane = format!("https://{}", seen.as_ref().unwrap_or(&address));
         let token = self.directory.path().join("join-token");
         let mut arguments: Vec<String> = [
             "run",
@@ -279,13 +279,18 @@ impl Fleet {
         (answer["operation_id"].as_str().unwrap().to_owned(), place)
     }
 
-    /// Everything that nobody may tell: tokens, and the node's own secret.
+    /// Everything that nobody may tell: tokens, and the node's own key.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
-        let identity: Value = serde_json::from_str(&read(self.host_directory().join("identity.json"))).unwrap();
+        let identity: Value = serde_json::from_str(&read(self.host_directory().join("certificate.json"))).unwrap();
         let join = read(self.directory.path().join("join-token"));
-        vec![self.admin.clone(), self.member.clone(), join, identity["secret"].as_str().unwrap().to_owned()]
+        vec![
+            self.admin.clone(),
+            self.member.clone(),
+            join,
+            identity["key"].as_str().unwrap().lines().nth(1).unwrap().to_owned(),
+        ]
     }
 
     /// Where the first plane serves its metrics.
@@ -331,6 +336,13 @@ impl Fleet {
         let path = format!("/api/v1/projects/demo/operations/{id}/{what}");
         let response = self.send(Method::POST, &path, &self.member, Some(body)).await.expect("the plane answers");
         (response.status(), response.json().await.unwrap_or_default())
+    }
+
+    /// Revokes a node's certificates.
+    pub async fn revoke(&self, node: &str) {
+        let path = format!("/api/v1/nodes/{node}/revoke");
+        let response = self.send(Method::POST, &path, &self.admin, None).await.unwrap();
+        assert!(response.status().is_success(), "{}", response.status());
     }
 
     /// Cancels an operation.

@@ -7,6 +7,9 @@ use std::{
 
 use crate::{Process, balancer::Balancer, eventually, fleet::PATIENCE};
 
+/// A free port of this machine, for this machine only.
+const ANYWHERE: &str = "127.0.0.1:0";
+
 /// One plane.
 struct Member {
     process: Option<Process>,
@@ -14,6 +17,8 @@ struct Member {
     log: PathBuf,
     /// Where it listens; where it is to listen, before it has started.
     listen: String,
+    /// The same for nodes.
+    node_listen: String,
 }
 
 /// All planes of a fleet. What they are told is the same for each.
@@ -26,8 +31,10 @@ pub struct Planes {
     pub heartbeat: Duration,
     program: &'static str,
     trust: PathBuf,
+    authority: PathBuf,
     members: Vec<Member>,
-    balancer: Option<Balancer>,
+    /// What stands before several: for clients, and for nodes.
+    balancers: Option<[Balancer; 2]>,
 }
 
 impl Planes {
@@ -36,7 +43,13 @@ impl Planes {
         let member = |number: usize| {
             let name = if number == 0 { "plane".to_owned() } else { format!("plane-{number}") };
             let log = directory.join(format!("{name}.log"));
-            Member { process: None, directory: directory.join(name), log, listen: "127.0.0.1:0".to_owned() }
+            Member {
+                process: None,
+                directory: directory.join(name),
+                log,
+                listen: ANYWHERE.to_owned(),
+                node_listen: ANYWHERE.to_owned(),
+            }
         };
         Self {
             environment: Vec::new(),
@@ -45,7 +58,8 @@ impl Planes {
             program,
             trust: trust.to_owned(),
             members: (0..count).map(member).collect(),
-            balancer: if count > 1 { Some(Balancer::start().await) } else { None },
+            authority: directory.join("plane").join("authority"),
+            balancers: if count > 1 { Some([Balancer::start().await, Balancer::start().await]) } else { None },
         }
     }
 
@@ -68,24 +82,34 @@ impl Planes {
     pub fn listen_at(&mut self, address: &str) {
         for member in &mut self.members {
             address.clone_into(&mut member.listen);
+            address.clone_into(&mut member.node_listen);
         }
     }
 
     /// Takes note of where the planes listen; none while one of them does not.
     pub fn note_addresses(&mut self) -> Option<()> {
         for member in &mut self.members {
-            member.listen = member.announced()?;
+            let (listen, node_listen) =
+                (member.announced("listens on http://")?, member.announced("nodes in at https://")?);
+            (member.listen, member.node_listen) = (listen, node_listen);
         }
-        if let Some(balancer) = &self.balancer {
-            balancer.stand_before(self.members.iter().map(|member| member.listen.clone()).collect());
+        if let Some([clients, nodes]) = &self.balancers {
+            clients.stand_before(self.members.iter().map(|member| member.listen.clone()).collect());
+            nodes.stand_before(self.members.iter().map(|member| member.node_listen.clone()).collect());
         }
         Some(())
     }
 
-    /// Where clients and hosts find a plane.
+    /// Where clients find a plane.
     #[must_use]
     pub fn address(&self) -> String {
-        self.balancer.as_ref().map_or_else(|| self.members[0].listen.clone(), Balancer::address)
+        self.balancers.as_ref().map_or_else(|| self.members[0].listen.clone(), |[clients, _]| clients.address())
+    }
+
+    /// Where hosts find a plane.
+    #[must_use]
+    pub fn node_address(&self) -> String {
+        self.balancers.as_ref().map_or_else(|| self.members[0].node_listen.clone(), |[_, nodes]| nodes.address())
     }
 
     /// Whether one of them has ended by itself.
@@ -132,9 +156,13 @@ impl Planes {
         let arguments = [
             "--data",
             member.directory.to_str().unwrap(),
+            "--authority",
+            self.authority.to_str().unwrap(),
             "serve",
             "--listen",
             &member.listen,
+            "--node-listen",
+            &member.node_listen,
             "--trust",
             self.trust.to_str().unwrap(),
             "--lease",
@@ -154,9 +182,9 @@ impl Planes {
 }
 
 impl Member {
-    fn announced(&self) -> Option<String> {
+    /// What follows on this in what it has printed.
+    fn announced(&self, what: &str) -> Option<String> {
         let printed = self.process.as_ref()?.printed();
-        let line = printed.lines().find(|line| line.contains("listens on http://"))?.to_owned();
-        line.split("http://").nth(1).map(|address| address.trim().to_owned())
+        printed.lines().find_map(|line| line.split_once(what)).map(|(_, address)| address.trim().to_owned())
     }
 }

@@ -1,5 +1,6 @@
 //! The node protocol: generated messages, and conversions to and from `fettle-model`.
 
+pub mod channel;
 pub mod convert;
 
 /// Generated from `proto/node.proto`; the comments there are the documentation.

@@ -13,6 +13,7 @@ use crate::{error::CommandError, output, plane::Node, watch::clean};
 pub enum NodeCommand {
     List(List),
     Show(Show),
+    Revoke(Revoke),
 }
 
 /// Lists the nodes that the token's projects may use.
@@ -39,6 +40,22 @@ pub struct Show {
     plane: PlaneArguments,
 }
 
+/// Revokes a node's certificates, for good: its connection ends within seconds, and it is not let in again.
+///
+/// What runs there is not stopped by this; its operations end by their deadlines, or by `fettle operation cancel`. The
+/// host can join again with a new join token, under a new name.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  fettle node revoke gpu-17")]
+pub struct Revoke {
+    /// Name or id.
+    #[arg(value_name = "NODE")]
+    name: String,
+    #[command(flatten)]
+    plane: PlaneArguments,
+}
+
 impl NodeCommand {
     /// Runs the command.
     ///
@@ -52,6 +69,10 @@ impl NodeCommand {
             }
             Self::Show(show) => {
                 let node = show.plane.client(session)?.node(&show.name).await?;
+                session.show(&node, text)
+            }
+            Self::Revoke(revoke) => {
+                let node = revoke.plane.client(session)?.revoke_node(&revoke.name).await?;
                 session.show(&node, text)
             }
         }
@@ -82,6 +103,10 @@ fn text(node: &Node) -> String {
     line("project", node.project_id.as_deref().unwrap_or("all"));
     line("tasks", &format!("{} of {}", node.running_tasks, node.slots));
     line("host", &node.host_version);
+    if let Some(certificate) = &node.certificate {
+        line("certificate", &format!("{}, until {}", certificate.serial, certificate.expires_at));
+        line("authority", &certificate.authority);
+    }
     for (title, facts) in [("capabilities", &node.capabilities), ("labels", &node.labels)] {
         if !facts.is_empty() {
             let _ = writeln!(text, "\n{title}");

@@ -117,6 +117,14 @@ impl PlaneClient {
         self.get(&["nodes", name], &[]).await
     }
 
+    /// Revokes the certificates of a node, by name or id.
+    ///
+    /// # Errors
+    /// When there is none, the token may not, or the plane does not answer.
+    pub async fn revoke_node(&self, name: &str) -> Result<Node, PlaneError> {
+        self.post(&["nodes", name, "revoke"], &json!({})).await
+    }
+
     /// What an operation would be.
     ///
     /// # Errors

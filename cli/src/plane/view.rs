@@ -135,6 +135,17 @@ pub struct NodeTask {
     pub rest: Rest,
 }
 
+/// A certificate of a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeCertificate {
+    /// In hexadecimal.
+    pub serial: String,
+    /// The fingerprint of the authority that signed it.
+    pub authority: String,
+    /// RFC 3339.
+    pub expires_at: String,
+}
+
 /// Something that whoever asked should know, although it is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
@@ -288,7 +299,7 @@ pub struct Node {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// `online` or `offline`.
+    /// `online`, `offline` or `revoked`.
     pub status: String,
     /// The project it belongs to; absent when it is common to all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -311,6 +322,9 @@ pub struct Node {
     /// RFC 3339; absent right after it joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_at: Option<String>,
+    /// The certificate it was given last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<NodeCertificate>,
     /// Everything else.
     #[serde(flatten)]
     pub rest: Rest,

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use fettle_identity::{Refusal, tls::TlsError};
 use fettle_telemetry::span;
 use fettle_wire::node::node_protocol_client::NodeProtocolClient;
 use tonic::{
@@ -25,18 +26,27 @@ pub type Transport = BoxCloneSyncService<http::Request<Body>, http::Response<Bod
 
 /// A call or its answer was lost on the way.
 #[derive(Debug, thiserror::Error)]
-#[error("the plane was not reached")]
-pub struct TransportError(#[source] StdError);
+#[error("the plane was not reached: {reason}")]
+pub struct TransportError {
+    reason: String,
+    #[source]
+    source: StdError,
+}
 
 pub(super) type Client = NodeProtocolClient<InterceptedService<Transport, Secret>>;
 
 /// Why no connection can be set up.
 #[derive(Debug, thiserror::Error)]
-#[error("`{address}` is not the address of a plane; write `http://host:port`")]
-pub struct ConnectError {
-    address: String,
-    #[source]
-    source: tonic::transport::Error,
+pub enum ConnectError {
+    /// The address is none of a plane.
+    #[error("`{address}` is not the address of a plane; write `https://host:port`, where it lets nodes in")]
+    Address {
+        /// What was written.
+        address: String,
+    },
+    /// There is no TLS with what this node has.
+    #[error("no connection to a plane can be made")]
+    Tls(#[from] TlsError),
 }
 
 /// What authenticates this node. Never printed.
@@ -67,10 +77,10 @@ impl Interceptor for Secret {
     }
 }
 
-/// Connects when first used, and again when the connection breaks.
+/// Connects when first used, and again when the connection breaks. Over a network that everybody can read: for planes of before there was TLS, and for this machine.
 pub(super) fn connect(address: &str) -> Result<Transport, ConnectError> {
-    let endpoint = Endpoint::from_shared(address.to_owned())
-        .map_err(|source| ConnectError { address: address.to_owned(), source })?;
+    let malformed = |_| ConnectError::Address { address: address.to_owned() };
+    let endpoint = Endpoint::from_shared(address.to_owned()).map_err(malformed)?;
     let channel = endpoint
         .connect_timeout(Duration::from_secs(5))
         .tcp_nodelay(true)
@@ -91,7 +101,28 @@ where
         + 'static,
     S::Future: Send + 'static,
 {
-    BoxCloneSyncService::new(service.map_err(|error: S::Error| TransportError(error.into())))
+    BoxCloneSyncService::new(service.map_err(|error: S::Error| lost(error.into())))
+}
+
+/// What was lost, with the innermost reason, which a person can use.
+fn lost(source: StdError) -> TransportError {
+    let source = match source.downcast::<TransportError>() {
+        Ok(known) => return *known,
+        Err(source) => source,
+    };
+    let reason = match Refusal::of(&*source) {
+        Refusal::NoTls => innermost(&*source),
+        refusal => refusal.to_string(),
+    };
+    TransportError { reason, source }
+}
+
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(next) = last.source() {
+        last = next;
+    }
+    last.to_string()
 }
 
 /// Calls a plane through this.

@@ -1,7 +1,10 @@
 //! The loop with the plane: register, stay known, take leases, report.
 
+mod admission;
+mod certified;
 mod connection;
 mod identity;
+mod line;
 mod pull;
 mod report;
 mod worker;
@@ -19,7 +22,7 @@ use fettle_telemetry::{
     Options,
     listen::{self, Endpoint, ListenError, Refresh},
 };
-use fettle_wire::node::{ExtendRequest, HeartbeatRequest, RegisterRequest, Verdict};
+use fettle_wire::node::{ExtendRequest, HeartbeatRequest, Verdict};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
@@ -27,6 +30,7 @@ use tonic::Code;
 use self::{
     connection::{Client, Secret},
     identity::Identity,
+    line::Line,
     worker::Worker,
 };
 use crate::executor::{
@@ -34,6 +38,7 @@ use crate::executor::{
     journal::{Held, JournalError},
 };
 
+pub use self::certified::{CertifiedError, Malformed};
 pub use self::connection::{ConnectError, Transport, TransportError, transport};
 pub use self::identity::IdentityError;
 
@@ -43,7 +48,7 @@ const GRACE: Duration = Duration::from_secs(20);
 /// How an agent is set up.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `http://host:port` of a plane.
+    /// `https://host:port`, where a plane lets nodes in; or `http://host:port`, in clear.
     pub plane: String,
     /// The name the operator gave the node.
     pub name: String,
@@ -68,15 +73,21 @@ pub enum AgentError {
     /// The identity file cannot be read or written.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The node's certificate cannot be used.
+    #[error(transparent)]
+    Certified(#[from] CertifiedError),
+    /// The join token lacks what the plane is known by.
+    #[error(
+        "the join token is cut short: behind the dot are the 64 digits by which this host knows the plane; copy it whole"
+    )]
+    CutJoinToken,
     /// The node was never registered and has no token to do so.
     #[error(
         "this node is not registered and has no join token; make one with `fettle-plane join-token create` and give it with --join-token-file"
     )]
     NoJoinToken,
     /// The plane does not take this node.
-    #[error(
-        "the plane at {plane} refuses this node: {reason}; make a new join token with `fettle-plane join-token create`"
-    )]
+    #[error("the plane at {plane} refuses this node: {reason}")]
     Refused {
         /// Its address.
         plane: String,
@@ -92,8 +103,13 @@ pub enum AgentError {
 pub struct Agent {
     settings: Settings,
     executor: Executor,
+    line: Line,
     client: Client,
     secret: Secret,
+    /// Which authorities count and sign, as the plane said last; empty before it has.
+    marks: watch::Sender<String>,
+    /// Grows whenever the connection is another one, which streams then move to.
+    moves: watch::Sender<u64>,
     workers: Mutex<BTreeMap<String, Worker>>,
     /// Tasks that were put down because their leases were lost, with the epochs of these.
     lost: Mutex<BTreeMap<String, Epoch>>,
@@ -118,20 +134,27 @@ impl Agent {
     /// # Errors
     /// When the plane's address is malformed.
     pub fn new(settings: Settings, executor: Executor) -> Result<Arc<Self>, AgentError> {
-        let transport = connection::connect(&settings.plane)?;
-        Ok(Self::over(transport, settings, executor))
+        let line = Line::to(&settings.plane)?;
+        Ok(Self::on(line, settings, executor))
     }
 
     /// The same, with something else than the network between it and the plane.
     #[must_use]
     pub fn over(transport: Transport, settings: Settings, executor: Executor) -> Arc<Self> {
+        Self::on(Line::over(transport), settings, executor)
+    }
+
+    fn on(line: Line, settings: Settings, executor: Executor) -> Arc<Self> {
         let secret = Secret::default();
         Arc::new(Self {
             running: tokio::sync::Semaphore::new(settings.slots as usize),
             settings,
             executor,
-            client: connection::client(transport, secret.clone()),
+            client: connection::client(line.transport(), secret.clone()),
             secret,
+            line,
+            marks: watch::Sender::default(),
+            moves: watch::Sender::new(0),
             workers: Mutex::default(),
             lost: Mutex::default(),
             ended: watch::Sender::new(0),
@@ -151,16 +174,18 @@ impl Agent {
             tracing::info!(task_id, operation_id, correlation_id, "resuming from the journal");
             worker::start(&self, task, (epoch, worker::SHORTEST_LEASE), outcome, &mut tasks);
         }
-        let (node_id, heartbeat_interval) = tokio::select! {
-            registered = self.register() => registered?,
+        let admitted = tokio::select! {
+            admitted = self.admitted() => admitted?,
             () = stop.cancelled() => return self.wind_down(tasks).await,
         };
-        tracing::info!(node_id, plane = self.settings.plane, "registered");
-        let node_id: Arc<str> = node_id.into();
-        let heartbeat = tokio::spawn(Arc::clone(&self).heartbeat(Arc::clone(&node_id), heartbeat_interval));
-        pull::run(&self, &node_id, &mut tasks, &stop).await;
-        heartbeat.abort();
-        self.wind_down(tasks).await
+        let node_id: Arc<str> = admitted.node_id.into();
+        tracing::info!(%node_id, plane = self.settings.plane, "registered");
+        let mut beside = vec![tokio::spawn(Arc::clone(&self).heartbeat(Arc::clone(&node_id), admitted.heartbeat))];
+        beside.extend(admitted.certified.map(|node| tokio::spawn(Arc::clone(&self).keep_certificate(node))));
+        let refused = pull::run(&self, &node_id, &mut tasks, &stop).await;
+        beside.iter().for_each(tokio::task::JoinHandle::abort);
+        self.wind_down(tasks).await?;
+        refused.map_or(Ok(()), |status| Err(self.refused(&status)))
     }
 
     /// Serves metrics while the answer is kept; not at all when nobody asked for them.
@@ -206,7 +231,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Registers, for as long as it takes to reach the plane. Answers the node's id and how often to
+    /// Registers in clear, for as long as it takes to reach the plane. Answers the node's id and how often to
     /// send heartbeats.
     async fn register(&self) -> Result<(String, Duration), AgentError> {
         let known = Identity::load(&self.settings.data_directory)?;
@@ -216,14 +241,7 @@ impl Agent {
             (None, None) => return Err(AgentError::NoJoinToken),
         };
         self.secret.set(token);
-        let request = RegisterRequest {
-            name: self.settings.name.clone(),
-            host_version: env!("CARGO_PKG_VERSION").to_owned(),
-            capabilities: self.settings.capabilities.clone().into_iter().collect(),
-            labels: self.settings.labels.clone().into_iter().collect(),
-            slots: self.settings.slots,
-            node_id: known.as_ref().map(|identity| identity.node_id.clone()).unwrap_or_default(),
-        };
+        let request = self.facts(known.as_ref().map(|identity| identity.node_id.clone()).unwrap_or_default());
         let mut waits = backoff();
         loop {
             match self.client.clone().register(request.clone()).await {
@@ -263,11 +281,21 @@ impl Agent {
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             every.tick().await;
-            let request = HeartbeatRequest { node_id: node_id.to_string() };
-            if let Err(status) = self.client.clone().heartbeat(request).await {
-                tracing::debug!(reason = status.message(), "a heartbeat did not arrive");
-                continue;
-            }
+            let clock_milliseconds = self.executor.clock.now();
+            let request = HeartbeatRequest { node_id: node_id.to_string(), clock_milliseconds };
+            let answer = match self.client.clone().heartbeat(request).await {
+                Ok(answer) => answer.into_inner(),
+                Err(status) => {
+                    tracing::debug!(reason = status.message(), "a heartbeat did not arrive");
+                    continue;
+                }
+            };
+            self.executor.metrics.clock_ahead.set(clock_milliseconds.saturating_sub(answer.clock_milliseconds));
+            self.marks.send_if_modified(|mark| {
+                let changed = *mark != answer.mark;
+                *mark = answer.mark;
+                changed
+            });
             self.forget_what_is_over(&node_id).await;
         }
     }

@@ -17,32 +17,55 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Agent, backoff, worker};
+use super::{Agent, admission::code, backoff, worker};
 use crate::executor::journal::Accepted;
 
 /// Artifacts the plane is told of at most.
 const MOST_ARTIFACTS: usize = 128;
 
+/// Reasons for which a plane lets a node in never again.
+const BANS: [&str; 2] = ["node.revoked", "node.unknown"];
+
 /// Messages that are taken together at most.
 const TOGETHER: usize = 64;
 
 /// Holds the stream open until `stop`, whatever happens to the connection.
-pub(super) async fn run(agent: &Arc<Agent>, node_id: &Arc<str>, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+///
+/// Ends before that only when the plane says that this node may not connect any more; answers what it said.
+pub(super) async fn run(
+    agent: &Arc<Agent>,
+    node_id: &Arc<str>,
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) -> Option<Status> {
     let mut waits = backoff();
     loop {
         let ended = tokio::select! {
             ended = hold(agent, node_id, tasks, &mut waits) => ended,
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => return None,
         };
+        match &ended {
+            Ok(Left::Moved) => continue,
+            Err(status) if code(status).is_some_and(|code| BANS.contains(&code)) => return ended.err(),
+            Ok(Left::Closed) | Err(_) => {}
+        }
         agent.executor.metrics.stream_errors.inc();
-        let reason = ended.map_or_else(|status| status.message().to_owned(), |()| "it closed the stream".to_owned());
+        let reason = ended.map_or_else(|status| status.message().to_owned(), |_| "it closed the stream".to_owned());
         tracing::warn!(plane = agent.settings.plane, reason, "the stream of leases broke; connecting again");
         tokio::select! {
             () = tokio::time::sleep(waits.next().unwrap_or(Duration::from_secs(10))) => {}
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => return None,
         }
         agent.executor.metrics.stream_reconnects.inc();
     }
+}
+
+/// Why a stream is over that nothing broke.
+enum Left {
+    /// The plane closed it.
+    Closed,
+    /// There is a newer connection.
+    Moved,
 }
 
 async fn hold(
@@ -50,7 +73,9 @@ async fn hold(
     node_id: &Arc<str>,
     tasks: &mut JoinSet<()>,
     waits: &mut backon::ExponentialBackoff,
-) -> Result<(), Status> {
+) -> Result<Left, Status> {
+    let mut moves = agent.moves.subscribe();
+    moves.mark_unchanged();
     let (requests, outgoing) = mpsc::channel(16);
     let mut ended = agent.ended.subscribe();
     ended.mark_unchanged();
@@ -71,12 +96,14 @@ async fn hold(
     loop {
         tokio::select! {
             message = messages.next() => {
-                let Some(message) = message else { return Ok(()) };
+                let Some(message) = message else { return Ok(Left::Closed) };
                 if !take_all(agent, node_id, tasks, message).await? {
                     // The plane counts the slot as taken.
                     announced = announce(agent, &requests, None).await?;
                 }
             },
+            // The next one begins with what this host holds, as after any break.
+            _ = moves.changed() => return Ok(Left::Moved),
             _ = ended.changed() => announced = announce(agent, &requests, None).await?,
             _ = pressure.changed() => announced = announce(agent, &requests, Some(announced)).await?,
             Some(_) = tasks.join_next() => {}

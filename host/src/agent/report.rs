@@ -29,6 +29,8 @@ enum Ended {
     Stale,
     /// The connection broke.
     Broken(Status),
+    /// There is a newer connection.
+    Moved,
     /// The journal failed.
     Journal(crate::executor::journal::JournalError),
 }
@@ -47,6 +49,7 @@ pub(super) async fn run(work: &Work<'_>, mut outcome: watch::Receiver<Option<Tas
         let epoch = *epochs.borrow_and_update();
         match stream(work, epoch, &mut outcome).await {
             Ended::Told => return work.forget().await,
+            Ended::Moved => {}
             Ended::Stale if *epochs.borrow() > epoch => {}
             // It may only have expired while nobody could say so.
             Ended::Stale => match work.standing(epoch).await {
@@ -103,10 +106,17 @@ async fn try_stream(
     let journal = &work.agent.executor.journal;
     let mut changes = journal.changes();
     let (requests, outgoing) = mpsc::channel(IN_FLIGHT);
+    let mut moves = work.agent.moves.subscribe();
+    moves.mark_unchanged();
     let mut incoming = work.agent.client.clone().report(ReceiverStream::new(outgoing)).await?.into_inner();
     let (mut sent, mut stored, mut forgotten) = (0, 0, 0);
+    let mut moving = false;
     loop {
+        if moving && sent == stored {
+            return Ok(Ended::Moved);
+        }
         let room = IN_FLIGHT - usize::try_from(sent - stored).unwrap_or(IN_FLIGHT).min(IN_FLIGHT);
+        let room = if moving { 0 } else { room };
         let ended = outcome.borrow_and_update().clone();
         changes.mark_unchanged();
         let events = journal
@@ -138,6 +148,8 @@ async fn try_stream(
             }
             _ = changes.changed(), if sent == stored || sent - stored < IN_FLIGHT as u64 => {}
             _ = outcome.changed() => {}
+            // What is on its way is waited for first.
+            _ = moves.changed() => moving = true,
         }
         if stored >= forgotten + KEPT {
             journal.acknowledge(&work.task.task_id, stored).await.map_err(Ended::Journal)?;

@@ -16,7 +16,7 @@ pub(crate) use problem::Problem;
 
 use crate::{identity, node, state::State};
 
-/// Everything that is served on the one port.
+/// Everything that is served on the port of people and programs; nodes may come there in clear.
 pub(crate) fn router(state: State) -> Router {
     let (rest, description) = rest();
     let description = description::complete(&description);
@@ -28,8 +28,8 @@ pub(crate) fn router(state: State) -> Router {
         .layer(DefaultBodyLimit::max(state.config.request_limit_bytes))
         .layer(middleware::from_fn_with_state(state.clone(), correlation::accompany))
         .with_state(state.clone());
-    let protocol = node::service(state);
-    rest.route_service("/fettle.node.v1.NodeProtocol/{method}", protocol)
+    // In clear a node shows a secret, which other machines' connections would give away.
+    if state.config.listen.ip().is_loopback() { rest.merge(node::router(state)) } else { rest }
 }
 
 /// The endpoints and their description: made from the same list, so that neither can lack one.
@@ -68,6 +68,7 @@ fn rest() -> (Router<State>, utoipa::openapi::OpenApi) {
         .merge(webhooks())
         .routes(routes!(v1::nodes::list::list))
         .routes(routes!(v1::nodes::show::show))
+        .routes(routes!(v1::nodes::revoke::revoke))
         .split_for_parts()
 }
 

@@ -29,6 +29,16 @@ pub(super) struct Create {
     /// The organisation of the project; `default` when absent.
     #[arg(long)]
     org: Option<Label>,
+    /// A label (`region=eu`) that the nodes have, whatever their hosts say. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && text.len() <= 200 => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write `key=value` of at most 200 bytes, like `region=eu`".to_owned()),
+    }
 }
 
 impl JoinTokenCommand {
@@ -36,7 +46,13 @@ impl JoinTokenCommand {
         let Self::Create(create) = self;
         let owner = super::named_project(create.project, create.org)?;
         let administration = place.open().await?;
-        let secret = administration.create_join_token(create.uses, owner, create.expires).await?;
+        let secret = administration.create_labelling_join_token(
+            create.uses,
+            owner,
+            create.expires,
+            create.label.into_iter().collect(),
+        );
+        let secret = secret.await?;
         administration.close().await;
         super::print(secret.reveal())
     }

@@ -1,6 +1,7 @@
 //! The program `fettle-plane`.
 
 mod audit;
+mod authority;
 mod copy;
 mod join_token;
 mod place;
@@ -36,6 +37,9 @@ enum Command {
     /// Tokens with which nodes join.
     #[command(subcommand)]
     JoinToken(join_token::JoinTokenCommand),
+    /// What signs the certificates of nodes and planes.
+    #[command(subcommand)]
+    Authority(authority::AuthorityCommand),
     /// Projects.
     #[command(subcommand)]
     Project(project::ProjectCommand),
@@ -59,6 +63,7 @@ pub fn run() -> ExitCode {
             Command::Serve(serve) => serve.run(place).await,
             Command::Token(command) => command.run(&place).await,
             Command::JoinToken(command) => command.run(&place).await,
+            Command::Authority(command) => command.run(&place),
             Command::Project(command) => command.run(&place).await,
             Command::Audit(audit) => audit.run(&place).await,
             Command::Backup(backup) => backup.run(&place).await,

@@ -27,6 +27,10 @@ pub(super) struct PlaceOptions {
     /// A file that holds that address, in its first line.
     #[arg(long, global = true, value_name = "FILE")]
     database_file: Option<PathBuf>,
+    /// Where the authorities are kept that sign the certificates of nodes and planes; `authority` in the data directory
+    /// when absent. Planes that share a database share these files too: copy them, keys and all.
+    #[arg(long, global = true, env = "FETTLE_PLANE_AUTHORITY", value_name = "DIR")]
+    authority: Option<PathBuf>,
 }
 
 /// Where the data is.
@@ -36,6 +40,8 @@ pub(super) struct Place {
     pub(super) data: PathBuf,
     /// The database.
     pub(super) database: Database,
+    /// The authorities, where they are not in the data directory.
+    pub(super) authority: Option<PathBuf>,
 }
 
 impl PlaceOptions {
@@ -58,7 +64,7 @@ impl PlaceOptions {
                 Err(_) => Database::DataDirectory,
             },
         };
-        Ok(Place { data: self.data, database })
+        Ok(Place { data: self.data, database, authority: self.authority })
     }
 }
 
@@ -71,6 +77,10 @@ fn read(file: &Path) -> anyhow::Result<Address> {
 impl Place {
     /// Opens it beside whatever planes run on it.
     pub(super) async fn open(&self) -> anyhow::Result<Administration> {
-        Ok(Administration::open_in(&self.data, &self.database).await?)
+        let administration = Administration::open_in(&self.data, &self.database).await?;
+        Ok(match &self.authority {
+            Some(directory) => administration.with_authorities(directory.clone()),
+            None => administration,
+        })
     }
 }

@@ -42,10 +42,19 @@ fn private(text: &str) -> Result<(String, IpNet), String> {
 /// Runs the plane.
 #[derive(Debug, Args)]
 pub(super) struct Serve {
-    /// Where to listen. Port 0 takes a free one.
+    /// Where to serve REST. Port 0 takes a free one.
     #[arg(long, env = "FETTLE_PLANE_LISTEN", default_value = "127.0.0.1:7480")]
     listen: SocketAddr,
-    /// Allow an address that other machines can reach. There is no TLS yet.
+    /// Where to let nodes in, over TLS with certificates at both ends. Any address may be named.
+    #[arg(long, env = "FETTLE_PLANE_NODE_LISTEN", default_value = "127.0.0.1:7483")]
+    node_listen: SocketAddr,
+    /// How long a node's certificate counts; it is renewed after two thirds of that.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "24h")]
+    certificate_lifetime: Duration,
+    /// How long after its certificate has expired a node that was off may come back by itself; `0s` is never.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "7d")]
+    rejoin_within: Duration,
+    /// Allow `--listen` to be an address that other machines can reach. REST speaks no TLS.
     #[arg(long)]
     allow_remote: bool,
     /// Trust policy: whose signatures count. Read again whenever it changes.
@@ -132,6 +141,10 @@ impl Serve {
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let mut plane = Plane::start(PlaneConfig {
             listen: self.listen,
+            node_listen: self.node_listen,
+            authority_directory: place.authority,
+            certificate_lifetime: self.certificate_lifetime,
+            rejoin_within: self.rejoin_within,
             allow_remote: self.allow_remote,
             trust_policy: self.trust,
             trusted_root: self.trusted_root,
@@ -159,6 +172,7 @@ impl Serve {
         })
         .await?;
         super::print(&format!("fettle-plane listens on http://{}", plane.http_address()))?;
+        super::print(&format!("fettle-plane lets nodes in at https://{}", plane.node_address()))?;
         if let Some(address) = plane.metrics_address() {
             super::print(&format!("fettle-plane serves metrics at http://{address}/metrics"))?;
         }

@@ -118,6 +118,11 @@ impl Listener for Wakeups {
                 node.cancels.store(true, Ordering::Release);
                 node.notify.notify_one();
             }
+            Change::NodeRevoked(id) => {
+                if let Some(session) = lock(&self.sessions).remove(id) {
+                    session.cancel();
+                }
+            }
             Change::Lease => self.lease.notify_one(),
             Change::Deadline => self.deadline.notify_one(),
             Change::Webhooks => self.webhooks.notify_one(),

@@ -1,6 +1,7 @@
 //! Who somebody is, and what that lets them do.
 
 mod authorise;
+pub(crate) mod authorities;
 mod caller;
 mod projects;
 mod rates;

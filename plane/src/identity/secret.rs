@@ -14,12 +14,12 @@ pub(crate) enum Purpose {
     Token,
     /// A join token.
     Join,
-    /// A node's own secret.
+    /// A node's own secret, where it connects in clear.
     Node,
 }
 
 impl Purpose {
-    const fn prefix(self) -> &'static str {
+    pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Token => "fettle_",
             Self::Join => "fettle_join_",
@@ -46,6 +46,11 @@ impl Secret {
         &self.0
     }
 
+    /// The same with what a host knows the plane by.
+    pub(crate) fn with(&self, authority: fettle_identity::Fingerprint) -> Self {
+        Self(format!("{}.{authority}", self.0))
+    }
+
     /// What is kept of it.
     pub(crate) fn hash(&self) -> SecretHash {
         SecretHash::of(&self.0)
@@ -56,6 +61,13 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }
+}
+
+/// The join token itself, of what its holder was given: the fingerprint behind the dot is for the host, which finds by
+/// it the right plane.
+pub(crate) fn join_token(text: &str) -> Option<&str> {
+    let token = text.split_once('.').map_or(text, |(token, _)| token);
+    token.starts_with(Purpose::Join.prefix()).then_some(token)
 }
 
 /// The secret of an `authorization` header.

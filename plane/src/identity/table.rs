@@ -23,7 +23,6 @@ pub(crate) enum Need {
     OwnOperation,
     /// Somebody with at least this role in the project that owns the node `{node}`. A node that is common to
     /// all projects is seen by everybody and administered by the platform.
-    #[expect(dead_code, reason = "so far nodes are looked at, not administered")]
     NodeAdmin,
     /// Somebody who may see the node `{node}`.
     Node,
@@ -67,6 +66,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("DELETE", "/api/v1/admin/operation-policies/{operation_type}", Need::PlatformAdmin, "global_policy.delete"),
     row("GET", "/api/v1/nodes", Need::Token, "node.list"),
     row("GET", "/api/v1/nodes/{node}", Need::Node, "node.show"),
+    row("POST", "/api/v1/nodes/{node}/revoke", Need::NodeAdmin, "node.revoke"),
     row("GET", "/api/v1/projects/{project}/allocations", VIEWER, "allocation.list"),
     row("GET", "/api/v1/projects/{project}/allocations/{allocation}", VIEWER, "allocation.show"),
     row("PUT", "/api/v1/projects/{project}/allocations/{allocation}", Need::TenantAdminOfProject, "allocation.put"),

@@ -11,10 +11,10 @@ use super::{
 use crate::state::State;
 
 pub(super) async fn acknowledge(state: &State, request: Request<AckRequest>) -> Result<AckResponse, Status> {
-    let caller = authenticate(state, request.metadata()).await?;
+    let caller = authenticate(state, &request).await?;
     let context = caller.context(state, correlation_id(state, request.metadata()));
     let message = request.get_ref();
-    let lease = caller.lease(&message.node_id, &message.task_id, message.epoch)?;
+    let lease = caller.lease(state, &message.node_id, &message.task_id, message.epoch)?;
     let deadline = state.after(state.config.lease_duration);
     let verdict = state.store.acknowledge_lease(lease, deadline, context).await.map_err(status::store)?;
     status::told(state, "ack", verdict);

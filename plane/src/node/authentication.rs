@@ -1,10 +1,13 @@
-//! Which node calls.
+//! Which node calls: by the certificate of its connection, or in clear by its secret.
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     sync::{Mutex, PoisonError},
 };
 
+use axum::extract::ConnectInfo;
+use fettle_identity::Role;
 use fettle_model::task::Epoch;
 use fettle_store::{
     context::{Actor, Context},
@@ -13,66 +16,150 @@ use fettle_store::{
     task::LeaseKey,
 };
 use jiff::{SignedDuration, Timestamp};
-use tonic::{Status, metadata::MetadataMap};
+use tonic::{Extensions, Request, Status, metadata::MetadataMap};
 
-use super::status;
-use crate::{identity::secret, state::State, submission::is_key};
+use super::{connection::Connection, refusals, status};
+use crate::{
+    identity::secret::{self, Purpose},
+    state::State,
+    submission::is_key,
+};
 
-/// A node that authenticated with its own secret.
-#[derive(Clone, Copy, Debug)]
+/// A node that showed a certificate which counts.
+#[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) id: NodeId,
+    /// When its certificate counts no longer.
+    pub(super) expires_at: Timestamp,
+    connection: Connection,
 }
 
-/// How long a secret counts after it was looked up: a busy node makes some thousand calls in that time, and one whose
-/// secret was replaced makes the last of them with it.
+/// How long it counts that a node was looked up: a busy node makes some thousand calls in that time, and one that is
+/// revoked makes the last of them. Its stream of leases ends at once.
 const LOOKED_UP: SignedDuration = SignedDuration::from_secs(1);
 
-/// Secrets remembered at most; then all are forgotten.
+/// A node speaks for another one.
+const OTHER_NODE: &str = "node.other_node";
+
+/// Nodes remembered at most; then all are forgotten.
 const REMEMBERED: usize = 20_000;
 
-/// Nodes by the secrets that were looked up a moment ago.
+/// Nodes that were looked up a moment ago and may call.
 #[derive(Default)]
-pub(crate) struct Nodes(Mutex<HashMap<SecretHash, (NodeId, Timestamp)>>);
+pub(crate) struct Nodes {
+    good: Lately<NodeId, ()>,
+    by_secret: Lately<SecretHash, NodeId>,
+}
 
-impl Nodes {
-    fn find(&self, secret: &SecretHash, now: Timestamp) -> Option<NodeId> {
+/// What was found out a moment ago.
+struct Lately<K, V>(Mutex<HashMap<K, (V, Timestamp)>>);
+
+impl<K, V> Default for Lately<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, V: Copy> Lately<K, V> {
+    fn find(&self, key: &K, now: Timestamp) -> Option<V> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = |at: Timestamp| (SignedDuration::ZERO..LOOKED_UP).contains(&now.duration_since(at));
-        known.get(secret).filter(|(_, at)| fresh(*at)).map(|(id, _)| *id)
+        known.get(key).filter(|(_, at)| fresh(*at)).map(|(value, _)| *value)
     }
 
-    fn remember(&self, secret: SecretHash, id: NodeId, now: Timestamp) {
+    fn remember(&self, key: K, value: V, now: Timestamp) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        known.insert(secret, (id, now));
+        known.insert(key, (value, now));
     }
 }
 
-/// The secret that came with a call.
-pub(super) fn bearer(metadata: &MetadataMap) -> Result<SecretHash, Status> {
-    let header = metadata.get("authorization").and_then(|value| value.to_str().ok());
-    header.and_then(secret::bearer).map(SecretHash::of).ok_or_else(|| {
-        Status::unauthenticated("this call needs a secret; send metadata `authorization: Bearer <secret>`")
+/// What is known of the connection that a call came by.
+pub(super) fn connection(extensions: &Extensions) -> Result<&Connection, Status> {
+    let found = extensions.get::<ConnectInfo<Connection>>().map(|ConnectInfo(connection)| connection);
+    found.ok_or_else(|| Status::internal("the call came by no connection of nodes"))
+}
+
+/// The join token that came with a call in clear. Over TLS a node joins with a certificate request.
+pub(super) fn join_token<T>(request: &Request<T>) -> Result<SecretHash, Status> {
+    let token = secret_of(request.metadata()).and_then(secret::join_token);
+    token.filter(|_| connection(request.extensions()).is_err()).map(SecretHash::of).ok_or_else(|| {
+        Status::unauthenticated("this call needs a join token; send metadata `authorization: Bearer <token>`")
     })
 }
 
-/// The node with the secret that came with a call.
-pub(super) async fn authenticate(state: &State, metadata: &MetadataMap) -> Result<Caller, Status> {
-    let secret = bearer(metadata)?;
-    if let Some(id) = state.nodes.find(&secret, state.clock.now()) {
-        return Ok(Caller { id });
+fn secret_of(metadata: &MetadataMap) -> Option<&str> {
+    metadata.get("authorization").and_then(|value| value.to_str().ok()).and_then(secret::bearer)
+}
+
+/// The node that calls, as long as it may.
+pub(super) async fn authenticate<T: Sync>(state: &State, request: &Request<T>) -> Result<Caller, Status> {
+    match connection(request.extensions()) {
+        Ok(connection) => by_certificate(state, connection).await,
+        Err(_) => by_secret(state, request.metadata()).await,
     }
-    let found = state.store.node_by_secret(secret).await.map_err(status::store)?;
-    if let Some(id) = found {
-        state.nodes.remember(secret, id, state.clock.now());
+}
+
+/// The node with the secret that came with a call in clear.
+async fn by_secret(state: &State, metadata: &MetadataMap) -> Result<Caller, Status> {
+    let unknown = || Status::unauthenticated("no node has this secret; register this host again with a new join token");
+    // What is kept of a node with a certificate is the hash of its public key, which is no secret.
+    let secret = secret_of(metadata).filter(|secret| secret.starts_with(Purpose::Node.prefix()));
+    let secret = secret.map(SecretHash::of).ok_or_else(unknown)?;
+    let id = match state.nodes.by_secret.find(&secret, state.clock.now()) {
+        Some(id) => id,
+        None => {
+            let found = state.store.node_by_secret(secret).await.map_err(status::store)?.ok_or_else(unknown)?;
+            state.nodes.by_secret.remember(secret, found, state.clock.now());
+            found
+        }
+    };
+    let caller = Caller { id, expires_at: Timestamp::MAX, connection: Connection { address: None, peer: None } };
+    match caller.stands(state).await? {
+        Standing::Good => Ok(caller),
+        Standing::Unknown | Standing::Revoked => {
+            let reason = format!("node `{id}` is revoked; if that was a mistake, let its host join under a new name");
+            Err(refusals::call(state, &caller.connection, "node.revoked", Status::permission_denied, &reason).await)
+        }
     }
-    let id = found.ok_or_else(|| {
-        Status::unauthenticated("no node has this secret; register this host again with a new join token")
-    })?;
-    Ok(Caller { id })
+}
+
+/// The node whose certificate the connection showed, as long as it counts.
+async fn by_certificate(state: &State, connection: &Connection) -> Result<Caller, Status> {
+    let refuse = async |code, status: fn(String) -> Status, reason: String| {
+        Err(refusals::call(state, connection, code, status, &reason).await)
+    };
+    let Some(peer) = &connection.peer else {
+        let reason = "this call needs the certificate of a node; join first, with a join token";
+        return refuse("node.certificate_missing", Status::unauthenticated, reason.to_owned()).await;
+    };
+    let id = match &peer.role {
+        Role::Node(id) => id.parse::<NodeId>().ok(),
+        Role::Plane => None,
+    };
+    let Some(id) = id else {
+        let reason = "this call needs the certificate of a node, and this is none";
+        return refuse("node.certificate_wrong_purpose", Status::permission_denied, reason.to_owned()).await;
+    };
+    let caller = Caller { id, expires_at: peer.validity.until, connection: connection.clone() };
+    if caller.is_expired(state) {
+        let reason =
+            format!("the certificate of node `{id}` has expired at {}; connect with a newer one", caller.expires_at);
+        return refuse("node.certificate_expired", Status::unauthenticated, reason).await;
+    }
+    match caller.stands(state).await? {
+        Standing::Good => Ok(caller),
+        Standing::Unknown => {
+            let reason = format!("there is no node `{id}`; let this host join again with a new join token");
+            refuse("node.unknown", Status::unauthenticated, reason).await
+        }
+        Standing::Revoked => {
+            let reason = format!("node `{id}` is revoked; if that was a mistake, let its host join under a new name");
+            refuse("node.revoked", Status::permission_denied, reason).await
+        }
+    }
 }
 
 /// The correlation id that came with a call, or a new one.
@@ -81,21 +168,61 @@ pub(super) fn correlation_id(state: &State, metadata: &MetadataMap) -> String {
     sent.map_or_else(|| state.ulid().map(|id| id.to_string()).unwrap_or_default(), str::to_owned)
 }
 
+/// What a node may do at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Good,
+    Revoked,
+    Unknown,
+}
+
+/// What a node may do at all, as the database says it now.
+pub(super) async fn standing(state: &State, id: NodeId) -> Result<Standing, Status> {
+    let found = state.store.node_standing(id).await.map_err(status::store)?;
+    Ok(match found {
+        None => Standing::Unknown,
+        Some(standing) if standing.is_revoked => Standing::Revoked,
+        Some(_) => Standing::Good,
+    })
+}
+
 impl Caller {
+    /// Whether its certificate counts no longer.
+    pub(super) fn is_expired(&self, state: &State) -> bool {
+        self.expires_at < state.clock.now()
+    }
+
+    /// Whether it may still call.
+    pub(super) async fn stands(&self, state: &State) -> Result<Standing, Status> {
+        let now = state.clock.now();
+        if state.nodes.good.find(&self.id, now).is_some() {
+            return Ok(Standing::Good);
+        }
+        let standing = standing(state, self.id).await?;
+        if standing == Standing::Good {
+            state.nodes.good.remember(self.id, (), now);
+        }
+        Ok(standing)
+    }
+
     /// Refuses a message that speaks for another node.
-    pub(super) fn check(self, node_id: &str) -> Result<(), Status> {
+    pub(super) fn check(&self, state: &State, node_id: &str) -> Result<(), Status> {
         if node_id == self.id.to_string() {
             return Ok(());
         }
-        Err(Status::permission_denied(format!(
-            "the message speaks for node `{node_id}`, and its secret belongs to node `{}`",
-            self.id
-        )))
+        let reason =
+            format!("the message speaks for node `{node_id}`, and its certificate belongs to node `{}`", self.id);
+        let (state, connection) = (state.clone(), self.connection.clone());
+        let told = reason.clone();
+        tokio::spawn(
+            async move { refusals::call(&state, &connection, OTHER_NODE, Status::permission_denied, &told).await },
+        );
+        Err(refusals::with_code(Status::permission_denied(reason), OTHER_NODE))
     }
 
     /// The lease that a message speaks of.
-    pub(super) fn lease(self, node_id: &str, task_id: &str, epoch: u64) -> Result<LeaseKey, Status> {
-        self.check(node_id)?;
+    pub(super) fn lease(&self, state: &State, node_id: &str, task_id: &str, epoch: u64) -> Result<LeaseKey, Status> {
+        self.check(state, node_id)?;
         let task_id = task_id
             .parse()
             .map_err(|error: fettle_store::id::ParseIdError| Status::invalid_argument(error.to_string()))?;
@@ -103,7 +230,7 @@ impl Caller {
     }
 
     /// What accompanies a write of the node.
-    pub(super) fn context(self, state: &State, correlation_id: String) -> Context {
+    pub(super) fn context(&self, state: &State, correlation_id: String) -> Context {
         state.context(Actor::Node(self.id), correlation_id)
     }
 }

@@ -10,10 +10,10 @@ use super::{
 use crate::state::State;
 
 pub(super) async fn extend(state: &State, request: Request<ExtendRequest>) -> Result<ExtendResponse, Status> {
-    let caller = authenticate(state, request.metadata()).await?;
+    let caller = authenticate(state, &request).await?;
     let context = caller.context(state, correlation_id(state, request.metadata()));
     let message = request.get_ref();
-    let lease = caller.lease(&message.node_id, &message.task_id, message.epoch)?;
+    let lease = caller.lease(state, &message.node_id, &message.task_id, message.epoch)?;
     let deadline = state.after(state.config.lease_duration);
     let extended = state.store.extend_lease(lease, deadline, context).await.map_err(status::store)?;
     Ok(ExtendResponse {

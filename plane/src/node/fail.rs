@@ -14,10 +14,10 @@ use super::{
 use crate::state::State;
 
 pub(super) async fn fail(state: &State, request: Request<FailRequest>) -> Result<FailResponse, Status> {
-    let caller = authenticate(state, request.metadata()).await?;
+    let caller = authenticate(state, &request).await?;
     let context = caller.context(state, correlation_id(state, request.metadata()));
     let message = request.get_ref();
-    let lease = caller.lease(&message.node_id, &message.task_id, message.epoch)?;
+    let lease = caller.lease(state, &message.node_id, &message.task_id, message.epoch)?;
     let failure = convert::failure(&message.failure)?;
     let step_id = (!message.step_id.is_empty()).then(|| message.step_id.parse::<StepId>()).transpose();
     let step_id = step_id.map_err(|error| Status::invalid_argument(error.to_string()))?;

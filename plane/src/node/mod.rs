@@ -3,23 +3,30 @@
 mod acknowledge;
 mod authentication;
 mod complete;
+mod connection;
+pub(crate) mod door;
 mod extend;
+mod facts;
 mod fail;
 mod heartbeat;
+mod join;
 mod pull;
+pub(crate) mod refusals;
 mod register;
+mod renew;
 mod report;
 mod status;
 mod trace;
 
-pub(crate) use self::authentication::Nodes;
+pub(crate) use self::{authentication::Nodes, connection::Connection, refusals::Refusals};
 
 use std::pin::Pin;
 
+use axum::Router;
 use fettle_wire::node::{
     AckRequest, AckResponse, CompleteRequest, CompleteResponse, ExtendRequest, ExtendResponse, FailRequest,
-    FailResponse, HeartbeatRequest, HeartbeatResponse, PullRequest, PullResponse, RegisterRequest, RegisterResponse,
-    ReportRequest, ReportResponse,
+    FailResponse, HeartbeatRequest, HeartbeatResponse, JoinRequest, JoinResponse, PullRequest, PullResponse,
+    RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, ReportRequest, ReportResponse,
     node_protocol_server::{NodeProtocol, NodeProtocolServer},
 };
 use futures::Stream;
@@ -33,9 +40,10 @@ const LARGEST_MESSAGE: usize = 4 << 20;
 /// Answers hosts.
 pub(crate) struct Service(State);
 
-/// The service as a part of a router.
-pub(crate) fn service(state: State) -> NodeProtocolServer<Service> {
-    NodeProtocolServer::new(Service(state)).max_decoding_message_size(LARGEST_MESSAGE)
+/// All that is served to nodes: over TLS at a listener of its own, and in clear beside REST.
+pub(crate) fn router(state: State) -> Router {
+    let service = NodeProtocolServer::new(Service(state)).max_decoding_message_size(LARGEST_MESSAGE);
+    Router::new().route_service("/fettle.node.v1.NodeProtocol/{method}", service)
 }
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -44,6 +52,14 @@ type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 impl NodeProtocol for Service {
     type PullStream = Answers<PullResponse>;
     type ReportStream = Answers<ReportResponse>;
+
+    async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
+        join::join(&self.0, request).await.map(Response::new)
+    }
+
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
+        renew::renew(&self.0, request).await.map(Response::new)
+    }
 
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<RegisterResponse>, Status> {
         register::register(&self.0, request).await.map(Response::new)

@@ -19,7 +19,7 @@ use tonic::{Request, Status, Streaming};
 
 use super::{
     Answers,
-    authentication::{Caller, authenticate, correlation_id},
+    authentication::{Caller, Standing, authenticate, correlation_id, standing},
     status,
 };
 use crate::{
@@ -41,7 +41,7 @@ pub(super) async fn pull(
     state: &State,
     request: Request<Streaming<PullRequest>>,
 ) -> Result<Answers<PullResponse>, Status> {
-    let caller = authenticate(state, request.metadata()).await?;
+    let caller = authenticate(state, &request).await?;
     let correlation_id = correlation_id(state, request.metadata());
     let (sender, receiver) = mpsc::channel(WAITING);
     let session = Session {
@@ -93,11 +93,16 @@ impl Session {
             () = self.token.cancelled() => return Err(Some(gone())),
             hello = first(requests) => hello.map_err(Some)?,
         };
+        // After this stream can be ended by a revocation, so that none is missed in between.
+        self.stands().await?;
         self.resume(&hello).await?;
         self.free = hello.free_slots;
         // What was requested before this stream is among what is looked up now.
         self.wake.take_cancels();
         self.send_cancels().await?;
+        let left = self.caller.expires_at.duration_since(self.state.clock.now());
+        let expiry = tokio::time::sleep(left.try_into().unwrap_or_default());
+        tokio::pin!(expiry);
         loop {
             self.send_leases().await?;
             tokio::select! {
@@ -113,15 +118,25 @@ impl Session {
                     Ok(None) | Err(_) => return Err(None),
                 },
                 () = self.screen.again() => {}
+                () = &mut expiry => return Err(Some(expired())),
             }
             if self.wake.take_cancels() {
+                self.stands().await?;
                 self.send_cancels().await?;
             }
         }
     }
 
+    /// As the database says it now.
+    async fn stands(&self) -> Result<(), Option<Status>> {
+        match standing(&self.state, self.caller.id).await.map_err(Some)? {
+            Standing::Good => Ok(()),
+            Standing::Revoked | Standing::Unknown => Err(Some(gone())),
+        }
+    }
+
     async fn resume(&mut self, hello: &PullHello) -> Result<(), Option<Status>> {
-        self.caller.check(&hello.node_id).map_err(Some)?;
+        self.caller.check(&self.state, &hello.node_id).map_err(Some)?;
         if hello.held_task_ids.len() > HELD {
             return Err(Some(Status::invalid_argument(format!("a node holds at most {HELD} tasks"))));
         }
@@ -221,7 +236,14 @@ fn cancel(task_id: TaskId) -> pull_response::Response {
 
 /// What a host is told whose stream another one replaces, or whose plane stops.
 fn gone() -> Status {
-    Status::unavailable("this stream is over: the plane stops, or the node opened a newer one; connect again")
+    Status::unavailable(
+        "this stream is over: the plane stops, the node opened a newer one, or it was revoked; connect again",
+    )
+}
+
+/// What a host is told that goes on with a connection whose certificate is over.
+fn expired() -> Status {
+    Status::unauthenticated("the certificate that this stream began with has expired; connect with a newer one")
 }
 
 async fn first(requests: &mut Streaming<PullRequest>) -> Result<PullHello, Status> {

@@ -1,6 +1,5 @@
-//! Register: a node becomes known, or known again.
+//! Register: a known node says what it has and can. In clear a node becomes known here too.
 
-use fettle_model::name::Label;
 use fettle_store::{
     StoreError,
     context::Actor,
@@ -11,7 +10,8 @@ use fettle_wire::node::{RegisterRequest, RegisterResponse};
 use tonic::{Request, Status};
 
 use super::{
-    authentication::{authenticate, bearer, correlation_id},
+    authentication::{authenticate, correlation_id, join_token},
+    facts::facts,
     status,
 };
 use crate::{
@@ -19,23 +19,16 @@ use crate::{
     state::State,
 };
 
-/// Most capability facts, and most labels, of one node, and the longest of them.
-const CAPABILITIES: usize = 64;
-const CAPABILITY_LENGTH: usize = 200;
-
-/// Most tasks of one node at once.
-const SLOTS: u32 = 1024;
-
 pub(super) async fn register(state: &State, request: Request<RegisterRequest>) -> Result<RegisterResponse, Status> {
-    let (metadata, _, message) = request.into_parts();
-    let correlation_id = correlation_id(state, &metadata);
-    let facts = facts(&message)?;
+    let correlation_id = correlation_id(state, request.metadata());
+    let message = request.get_ref();
+    let facts = facts(message)?;
     let (node_id, secret) = if message.node_id.is_empty() {
-        let (id, secret) = join(state, facts, bearer(&metadata)?, correlation_id).await?;
+        let (id, secret) = join(state, facts, join_token(&request)?, correlation_id).await?;
         (id, secret.reveal().to_owned())
     } else {
-        let caller = authenticate(state, &metadata).await?;
-        caller.check(&message.node_id)?;
+        let caller = authenticate(state, &request).await?;
+        caller.check(state, &message.node_id)?;
         let context = caller.context(state, correlation_id);
         state.store.update_node(caller.id, facts, context).await.map_err(status::store)?;
         (caller.id, String::new())
@@ -67,32 +60,4 @@ async fn join(
         status::store(error)
     })?;
     Ok((joined.id, secret))
-}
-
-fn facts(message: &RegisterRequest) -> Result<NodeFacts, Status> {
-    let invalid = |text: String| Err(Status::invalid_argument(text));
-    if let Err(error) = message.name.parse::<Label>() {
-        return invalid(format!("node name: {error}"));
-    }
-    if message.slots == 0 || message.slots > SLOTS {
-        return invalid(format!("`slots` is {}; write 1 to {SLOTS}", message.slots));
-    }
-    let long = |text: &String| text.len() > CAPABILITY_LENGTH;
-    for (what, facts) in [("capabilities", &message.capabilities), ("labels", &message.labels)] {
-        if facts.len() > CAPABILITIES || facts.iter().any(|(key, value)| long(key) || long(value)) {
-            return invalid(format!(
-                "a node has at most {CAPABILITIES} {what}, each of at most {CAPABILITY_LENGTH} bytes"
-            ));
-        }
-    }
-    if long(&message.host_version) {
-        return invalid(format!("`host_version` has at most {CAPABILITY_LENGTH} bytes"));
-    }
-    Ok(NodeFacts {
-        name: message.name.clone(),
-        host_version: message.host_version.clone(),
-        capabilities: message.capabilities.clone().into_iter().collect(),
-        labels: message.labels.clone().into_iter().collect(),
-        slots: message.slots,
-    })
 }

@@ -12,7 +12,7 @@ use tonic::{Request, Status, Streaming};
 
 use super::{
     Answers,
-    authentication::{Caller, authenticate},
+    authentication::{Caller, Standing, authenticate},
     status, trace,
 };
 use crate::{observation::OpenStream, state::State};
@@ -27,7 +27,7 @@ pub(super) async fn report(
     state: &State,
     request: Request<Streaming<ReportRequest>>,
 ) -> Result<Answers<ReportResponse>, Status> {
-    let caller = authenticate(state, request.metadata()).await?;
+    let caller = authenticate(state, &request).await?;
     let (sender, receiver) = mpsc::channel(ANSWERS);
     let state = state.clone();
     let sent = trace::sent(request.metadata());
@@ -35,7 +35,7 @@ pub(super) async fn report(
         let _open = OpenStream::begin(&state.metrics, "report");
         tokio::select! {
             () = state.shutdown.cancelled() => {}
-            () = store_all(&state, caller, request.into_inner(), &sender) => {}
+            () = store_all(&state, &caller, request.into_inner(), &sender) => {}
         }
     };
     tokio::spawn(trace::follow("report", sent, work));
@@ -44,12 +44,16 @@ pub(super) async fn report(
 
 async fn store_all(
     state: &State,
-    caller: Caller,
+    caller: &Caller,
     requests: Streaming<ReportRequest>,
     answers: &mpsc::Sender<Result<ReportResponse, Status>>,
 ) {
     let mut chunks = requests.ready_chunks(TOGETHER);
     while let Some(chunk) = chunks.next().await {
+        if let Err(status) = goes_on(state, caller).await {
+            let _ = answers.send(Err(status)).await;
+            return;
+        }
         for answer in store_chunk(state, caller, chunk).await {
             let end = answer.is_err();
             if answers.send(answer).await.is_err() || end {
@@ -59,16 +63,25 @@ async fn store_all(
     }
 }
 
+/// Whether the node may still report: its certificate counts, and is not revoked.
+async fn goes_on(state: &State, caller: &Caller) -> Result<(), Status> {
+    if !caller.is_expired(state) && caller.stands(state).await? == Standing::Good {
+        return Ok(());
+    }
+    // Not final for the host: it connects again, and is told there why it may not, or may.
+    Err(Status::unauthenticated("the certificate that this stream began with counts no longer; connect again"))
+}
+
 /// Stores what can be stored. An error comes last: it ends the stream.
 async fn store_chunk(
     state: &State,
-    caller: Caller,
+    caller: &Caller,
     chunk: Vec<Result<ReportRequest, Status>>,
 ) -> Vec<Result<ReportResponse, Status>> {
     let mut reports = Vec::with_capacity(chunk.len());
     let mut broken = None;
     for message in chunk {
-        match message.and_then(|message| read(caller, &message)) {
+        match message.and_then(|message| read(state, caller, &message)) {
             Ok(report) => reports.push(report),
             Err(status) => {
                 broken = Some(status);
@@ -99,9 +112,9 @@ async fn store_chunk(
     answers
 }
 
-fn read(caller: Caller, message: &ReportRequest) -> Result<Report, Status> {
+fn read(state: &State, caller: &Caller, message: &ReportRequest) -> Result<Report, Status> {
     Ok(Report {
-        lease: caller.lease(&message.node_id, &message.task_id, message.epoch)?,
+        lease: caller.lease(state, &message.node_id, &message.task_id, message.epoch)?,
         sequence: message.sequence,
         event: convert::event(&message.event)?,
     })

@@ -18,6 +18,8 @@ pub struct PlaneMetrics {
     leases_ended: Labelled<1, Counter>,
     /// What nodes said under leases that they no longer hold.
     pub(crate) stale_reports: Labelled<1, Counter>,
+    /// Connections and calls of nodes that were refused, by the reason.
+    pub(crate) refused_nodes: Labelled<1, Counter>,
     /// Tasks that wait for their node, and tasks that nodes hold.
     pub(crate) tasks: Labelled<1, Gauge>,
     /// Streams that are open now.
@@ -94,6 +96,11 @@ impl Default for PlaneMetrics {
                 "fettle_stale_reports_total",
                 ["call"],
                 "What nodes said under a lease that they no longer hold, and that was refused.",
+            ),
+            refused_nodes: make.counters(
+                "fettle_nodes_refused_total",
+                ["code"],
+                "Connections and calls at the listener of nodes that were refused, by the reason.",
             ),
             tasks: make.gauges(
                 "fettle_tasks",

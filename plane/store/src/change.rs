@@ -14,6 +14,8 @@ pub enum Change {
     TaskReady(NodeId),
     /// A task that the node holds should stop.
     CancelRequested(NodeId),
+    /// No certificate of the node counts any more.
+    NodeRevoked(NodeId),
     /// A lease was given, made longer or ended: the earliest deadline may be another.
     Lease,
     /// An operation has a deadline: the earliest may be another.

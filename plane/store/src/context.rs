@@ -20,6 +20,8 @@ pub enum Actor {
     Node(NodeId),
     /// Somebody who registers a node with a join token.
     Joining,
+    /// Somebody who has not shown who it is.
+    Stranger,
     /// Somebody with access to the data directory.
     CommandLine,
     /// The plane itself: a timer, a start.
@@ -43,6 +45,7 @@ impl fmt::Display for Actor {
             Self::Token { id, name } => write!(f, "token:{id}:{name}"),
             Self::Node(id) => write!(f, "node:{id}"),
             Self::Joining => f.write_str("joining-node"),
+            Self::Stranger => f.write_str("stranger"),
             Self::CommandLine => f.write_str("command-line"),
             Self::Plane => f.write_str("plane"),
         }

@@ -22,6 +22,17 @@ pub struct NodeFacts {
     pub slots: u32,
 }
 
+/// A certificate that a node was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCertificate {
+    /// Its serial number, in hexadecimal.
+    pub serial: String,
+    /// The fingerprint of the authority that signed it.
+    pub authority: String,
+    /// When it counts no longer.
+    pub expires_at: Timestamp,
+}
+
 /// A node that joins.
 #[derive(Clone, Debug)]
 pub struct NewNode {
@@ -29,8 +40,15 @@ pub struct NewNode {
     pub id: NodeId,
     /// What its host says.
     pub facts: NodeFacts,
-    /// Hash of the secret it will authenticate with.
+    /// Hash of the secret it will authenticate with, or of its public key.
     pub hash: SecretHash,
+}
+
+/// What an open connection of a node is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeStanding {
+    /// Whether its certificates count no longer.
+    pub is_revoked: bool,
 }
 
 /// A node.
@@ -48,6 +66,10 @@ pub struct Node {
     pub last_heartbeat_at: Option<Timestamp>,
     /// How many tasks it holds.
     pub running_tasks: u32,
+    /// The certificate it was given last.
+    pub certificate: Option<NodeCertificate>,
+    /// When its certificates were revoked, all of them and for good.
+    pub revoked_at: Option<Timestamp>,
 }
 
 impl Node {
@@ -62,7 +84,7 @@ impl Node {
 #[async_trait]
 pub trait NodeStore: Send + Sync {
     /// Joins a node with a join token, and uses the token up by one. When the answer to the first try
-    /// was lost, the same token joins the same name again, with the new secret, as long as the node
+    /// was lost, the same token joins the same name again, with the new key, as long as the node
     /// was never heard of.
     ///
     /// # Errors
@@ -74,6 +96,24 @@ pub trait NodeStore: Send + Sync {
     /// # Errors
     /// `NotFound`; `Conflict` when the name is taken by another node.
     async fn update_node(&self, id: NodeId, facts: NodeFacts, context: Context) -> Result<Node, StoreError>;
+
+    /// The node was given a certificate for this key. The one before counts on until it expires.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` when the node is revoked, or the key is another node's.
+    async fn record_certificate(
+        &self,
+        id: NodeId,
+        key: SecretHash,
+        certificate: NodeCertificate,
+        context: Context,
+    ) -> Result<(), StoreError>;
+
+    /// No certificate of the node counts any more. Once is as good as twice.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    async fn revoke_node(&self, id: NodeId, context: Context) -> Result<Node, StoreError>;
 
     /// The node is alive at `context.at`.
     ///
@@ -98,6 +138,12 @@ pub trait NodeStore: Send + Sync {
     /// # Errors
     /// When the store does not answer.
     async fn node_by_secret(&self, hash: SecretHash) -> Result<Option<NodeId>, StoreError>;
+
+    /// What the node may do at all; none when it is unknown.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn node_standing(&self, id: NodeId) -> Result<Option<NodeStanding>, StoreError>;
 
     /// All nodes, by name.
     ///

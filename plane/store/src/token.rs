@@ -1,5 +1,7 @@
 //! Bearer tokens of people and programs, and join tokens of nodes.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use fettle_model::name::Label;
 use jiff::Timestamp;
@@ -85,6 +87,8 @@ pub struct NewJoinToken {
     pub uses: u32,
     /// The project that will own the nodes; none makes them common to all projects.
     pub owner: Option<Project>,
+    /// Labels of the nodes that join with it, which their hosts cannot change.
+    pub labels: BTreeMap<String, String>,
     /// When it stops to work.
     pub expires_at: Timestamp,
 }

@@ -176,7 +176,7 @@ impl Story<'_> {
     async fn heartbeat(&mut self) {
         loop {
             let Some(mut client) = self.connect().await else { continue };
-            let message = HeartbeatRequest { node_id: self.node.node_id.clone() };
+            let message = HeartbeatRequest { node_id: self.node.node_id.clone(), clock_milliseconds: 0 };
             match client.heartbeat(self.with(message)).await {
                 Ok(_) => return,
                 Err(status) => assert!(is_outage(&status), "{status}"),

@@ -119,3 +119,32 @@ async fn nodes_are_listed_in_pages_and_by_status() {
     assert_eq!(list("status=online").await.0, "node-a node-b node-c");
     assert_eq!(list("status=offline").await.0, "");
 }
+
+#[tokio::test]
+async fn a_revoked_node_is_heard_no_more_and_takes_no_operation() {
+    let plane = plane().await;
+    plane.with_definition().await;
+    let mut host = plane.host("node-a", 1).await;
+    let mut pull = host.pull(&[], 1).await;
+    host.heartbeat().await.unwrap();
+    let viewer = plane.token("viewer", in_project("demo", ProjectRole::Viewer)).await;
+    for token in [&viewer, &plane.member] {
+        let (status, problem) = plane.call(token, Method::POST, "/api/v1/nodes/node-a/revoke", None).await;
+        assert_eq!((status, &problem["code"]), (StatusCode::FORBIDDEN, &json!("access.denied")), "{problem}");
+    }
+    let (status, _) = plane.call(&plane.admin, Method::POST, "/api/v1/nodes/nobody/revoke", None).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    host.heartbeat().await.unwrap();
+    for _ in 0..2 {
+        let (status, node) = plane.call(&plane.admin, Method::POST, "/api/v1/nodes/node-a/revoke", None).await;
+        assert_eq!((status, &node["status"]), (StatusCode::OK, &json!("revoked")), "{node}");
+        assert!(node["revoked_at"].is_string(), "{node}");
+    }
+    assert_eq!(pull.next().await.unwrap_err().code(), Code::Unavailable, "the stream is over");
+    let refused = host.pull(&[], 1).await.next().await.unwrap_err();
+    assert!([Code::PermissionDenied, Code::Unavailable].contains(&refused.code()), "{refused}");
+    let (status, problem) = plane.submit(request("node-a")).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
+    assert!(problem.to_string().contains("node `node-a` is revoked"), "{problem}");
+    assert_eq!(plane.get("/api/v1/nodes?status=revoked").await["items"][0]["name"], "node-a");
+}

@@ -96,14 +96,15 @@ fn it_serves_until_it_is_told_to_stop() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fettle-plane"))
         .arg("--data")
         .arg(directory.path())
-        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(["serve", "--listen", "127.0.0.1:0", "--node-listen", "127.0.0.1:0"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("fettle-plane listens on http://127.0.0.1:"), "{line}");
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let (listens, lets_in) = (lines.next().unwrap(), lines.next().unwrap());
+    assert!(listens.starts_with("fettle-plane listens on http://127.0.0.1:"), "{listens}");
+    assert!(lets_in.starts_with("fettle-plane lets nodes in at https://127.0.0.1:"), "{lets_in}");
     let stopped = Command::new("kill").arg(child.id().to_string()).status().unwrap();
     assert!(stopped.success());
     assert!(child.wait().unwrap().success());

@@ -75,8 +75,8 @@ impl Planes {
         let database = Database::Postgres(cluster.url("postgres").parse().unwrap());
         let shelf = Arc::new(Shelf::default());
         let members = tokio::join!(start(&database, &shelf), start(&database, &shelf), start(&database, &shelf));
-        let nowhere = std::path::Path::new("/nowhere");
-        let administration = Administration::open_in(nowhere, &database).await.unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let administration = Administration::open_in(elsewhere.path(), &database).await.unwrap();
         let (_, admin) = administration.create_token("admin", Access::PlatformAdmin, None).await.unwrap();
         let access = in_project("demo", ProjectRole::Member);
         let (_, member) = administration.create_token("member", access, None).await.unwrap();

@@ -149,6 +149,7 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("fettle-model", &[] as &[_]),
         ("fettle-crash", &[]),
         ("fettle-wire", &["fettle-model"]),
+        ("fettle-identity", &[]),
         ("fettle-mutation", &[]),
         ("fettle-egress", &["fettle-model", "fettle-mutation"]),
         ("fettle-telemetry", &[]),
@@ -163,6 +164,7 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
             "fettle-host",
             &[
                 "fettle-egress",
+                "fettle-identity",
                 "fettle-model",
                 "fettle-mutation",
                 "fettle-wire",
@@ -175,6 +177,7 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
             "fettle-plane",
             &[
                 "fettle-egress",
+                "fettle-identity",
                 "fettle-model",
                 "fettle-wire",
                 "fettle-supply",
@@ -188,6 +191,7 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
         (
             "fettle-tests",
             &[
+                "fettle-identity",
                 "fettle-model",
                 "fettle-supply",
                 "fettle-host",

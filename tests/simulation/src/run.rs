@@ -186,7 +186,14 @@ fn joins(ground: &Arc<Ground>, store: &SqliteStore) -> Vec<String> {
         let token = format!("fettle_join_{}", ulid(ground));
         let id = JoinTokenId::new(ulid(ground));
         let hash = SecretHash::of(&token);
-        let new = NewJoinToken { id, hash, uses: 9, owner: owner.map(tenant), expires_at: Timestamp::MAX };
+        let new = NewJoinToken {
+            id,
+            hash,
+            uses: 9,
+            owner: owner.map(tenant),
+            labels: Default::default(),
+            expires_at: Timestamp::MAX,
+        };
         made(ground, store.create_join_token(new, context()));
         token
     };

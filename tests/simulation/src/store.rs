@@ -18,7 +18,7 @@ use fettle_store::{
     event::{Event, EventStore},
     id::{DefinitionVersionId, NodeId, OperationId, TaskId, TokenId, WebhookId},
     log::{ClosedSegment, LogRecord, LogStore, SegmentBounds},
-    node::{NewNode, Node, NodeFacts, NodeStore},
+    node::{NewNode, Node, NodeCertificate, NodeFacts, NodeStanding, NodeStore},
     node_set::{NodeSet, NodeSetKind, NodeSetStore},
     operation::{Created, Decision, NewInquiry, NewOperation, NewRun, NodeTask, Operation, OperationStore, Step},
     page::Page,
@@ -199,6 +199,20 @@ impl NodeStore for WatchedStore {
         self.turn("update_node", self.inner.update_node(id, facts, context)).await
     }
 
+    async fn record_certificate(
+        &self,
+        id: NodeId,
+        key: SecretHash,
+        certificate: NodeCertificate,
+        context: Context,
+    ) -> Result<(), StoreError> {
+        self.turn("record_certificate", self.inner.record_certificate(id, key, certificate, context)).await
+    }
+
+    async fn revoke_node(&self, id: NodeId, context: Context) -> Result<Node, StoreError> {
+        self.turn("revoke_node", self.inner.revoke_node(id, context)).await
+    }
+
     async fn record_heartbeat(&self, id: NodeId, context: Context) -> Result<(), StoreError> {
         self.turn("record_heartbeat", self.inner.record_heartbeat(id, context)).await
     }
@@ -213,6 +227,10 @@ impl NodeStore for WatchedStore {
 
     async fn node_by_secret(&self, hash: SecretHash) -> Result<Option<NodeId>, StoreError> {
         self.turn("node_by_secret", self.inner.node_by_secret(hash)).await
+    }
+
+    async fn node_standing(&self, id: NodeId) -> Result<Option<NodeStanding>, StoreError> {
+        self.turn("node_standing", self.inner.node_standing(id)).await
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {

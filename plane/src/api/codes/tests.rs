@@ -3,8 +3,10 @@ use std::{collections::BTreeSet, fmt::Write as _, path::Path};
 use super::CODES;
 
 /// Conflicts of stores that no endpoint answers: they are said to nodes, or on the command line.
-const NOT_OF_THE_API: [&str; 6] = [
+const NOT_OF_THE_API: [&str; 8] = [
+    "node.key_taken",
     "node.name_taken",
+    "node.revoked",
     "project.other_organisation",
     "task.not_canceled",
     "task.step_not_succeeded",

@@ -13,6 +13,7 @@ fn word(change: &Change) -> String {
     match change {
         Change::TaskReady(id) => format!("T{id}"),
         Change::CancelRequested(id) => format!("C{id}"),
+        Change::NodeRevoked(id) => format!("R{id}"),
         Change::Lease => "L".to_owned(),
         Change::Deadline => "D".to_owned(),
         Change::Operation(id) => format!("O{id}"),
@@ -47,6 +48,7 @@ fn change(word: &str) -> Option<Change> {
     match kind {
         "T" => id.parse().ok().map(Change::TaskReady),
         "C" => id.parse().ok().map(Change::CancelRequested),
+        "R" => id.parse().ok().map(Change::NodeRevoked),
         "O" => id.parse().ok().map(Change::Operation),
         "L" => Some(Change::Lease),
         "D" => Some(Change::Deadline),
@@ -68,6 +70,7 @@ mod tests {
         let mut changes = vec![
             Change::TaskReady(node),
             Change::CancelRequested(node),
+            Change::NodeRevoked(node),
             Change::Lease,
             Change::Deadline,
             Change::Webhooks,

@@ -6,10 +6,10 @@ use fettle_store::{
     change::Change,
     context::Context,
     id::NodeId,
-    node::{NewNode, Node, NodeFacts, NodeStore},
+    node::{NewNode, Node, NodeCertificate, NodeFacts, NodeStanding, NodeStore},
     secret::SecretHash,
 };
-use fettle_store_rows::node::{Joining, NodeRow, WHAT, name_taken, used_up};
+use fettle_store_rows::node::{Joining, NodeRow, WHAT, key_taken, name_taken, revoked, used_up};
 
 use crate::{
     PostgresStore, audit,
@@ -22,7 +22,8 @@ macro_rules! nodes {
     ($rest:literal) => {
         concat!(
             "SELECT node_id, name, org_id, project_id, host_version, capabilities, labels, slots,
-                 registered_at, last_heartbeat_at,
+                 registered_at, last_heartbeat_at, certificate_serial, certificate_authority, certificate_expires_at,
+                 revoked_at,
                  (SELECT count(*) FROM tasks WHERE tasks.node_id = nodes.node_id AND tasks.status = 'leased')
                      AS running_tasks
              FROM nodes ",
@@ -35,7 +36,7 @@ async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Contex
     // Locked, so that two planes do not use the same use.
     let token = unit
         .look_for(
-            "SELECT join_token_id, uses_left, org_id, project_id FROM join_tokens
+            "SELECT join_token_id, uses_left, org_id, project_id, labels FROM join_tokens
              WHERE secret_hash = $1 AND expires_at > $2 FOR NO KEY UPDATE",
             |query: Asking<Joining>| query.bind(hash.hex()).bind(context.at.as_millisecond()),
         )
@@ -43,12 +44,9 @@ async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Contex
     let token = token.ok_or_else(used_up)?;
     let id = match unheard(unit, &new.facts.name, &token.join_token_id).await? {
         Some(id) => {
-            let secret = new.hash.hex();
-            unit.execute("UPDATE nodes SET secret_hash = $2 WHERE node_id = $1", |query| {
-                query.bind(id.clone()).bind(secret)
-            })
-            .await?;
-            row::parse(WHAT, &id)?
+            let id = row::parse(WHAT, &id)?;
+            set_key(unit, id, new.hash).await?;
+            id
         }
         None if token.uses_left == 0 => return Err(used_up()),
         None => {
@@ -66,7 +64,8 @@ async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Contex
 async fn unheard(unit: &mut Unit, name: &str, join_token_id: &str) -> Result<Option<String>, StoreError> {
     let found = unit
         .look_for(
-            "SELECT node_id FROM nodes WHERE name = $1 AND join_token_id = $2 AND last_heartbeat_at IS NULL
+            "SELECT node_id FROM nodes
+             WHERE name = $1 AND join_token_id = $2 AND last_heartbeat_at IS NULL AND revoked_at IS NULL
              FOR NO KEY UPDATE",
             |query: Asking<(String,)>| query.bind(clean(name)).bind(join_token_id.to_owned()),
         )
@@ -74,13 +73,65 @@ async fn unheard(unit: &mut Unit, name: &str, join_token_id: &str) -> Result<Opt
     Ok(found.map(|(id,)| id))
 }
 
+/// What is the hash of a secret, for nodes that connect in clear, is that of the public key of those with certificates.
+async fn set_key(unit: &mut Unit, id: NodeId, key: SecretHash) -> Result<(), StoreError> {
+    let updated = unit
+        .execute(
+            "UPDATE nodes SET secret_hash = $2 WHERE node_id = $1
+                 AND NOT EXISTS (SELECT 1 FROM nodes AS other WHERE other.secret_hash = $2 AND other.node_id <> $1)",
+            |query| query.bind(id.to_string()).bind(key.hex()),
+        )
+        .await?;
+    if updated == 0 { Err(key_taken()) } else { Ok(()) }
+}
+
+async fn certified(
+    unit: &mut Unit,
+    id: NodeId,
+    key: SecretHash,
+    certificate: &NodeCertificate,
+    context: &Context,
+) -> Result<(), StoreError> {
+    let node = read(unit, id).await?;
+    if node.revoked_at.is_some() {
+        return Err(revoked(id));
+    }
+    set_key(unit, id, key).await?;
+    unit.execute(
+        "UPDATE nodes SET certificate_serial = $2, certificate_authority = $3, certificate_expires_at = $4
+         WHERE node_id = $1",
+        |query| {
+            query
+                .bind(id.to_string())
+                .bind(certificate.serial.clone())
+                .bind(certificate.authority.clone())
+                .bind(certificate.expires_at.as_millisecond())
+        },
+    )
+    .await?;
+    let what = format!("nodes/{id}/certificates/{}", certificate.serial);
+    audit::record(unit, context, &audit::scope(node.owner.as_ref()), "node.certify", &what);
+    Ok(())
+}
+
+async fn revoke(unit: &mut Unit, id: NodeId, context: &Context) -> Result<Node, StoreError> {
+    unit.execute("UPDATE nodes SET revoked_at = coalesce(revoked_at, $2) WHERE node_id = $1", |query| {
+        query.bind(id.to_string()).bind(context.at.as_millisecond())
+    })
+    .await?;
+    let node = read(unit, id).await?;
+    audit::record(unit, context, &audit::scope(node.owner.as_ref()), "node.revoke", &format!("nodes/{id}"));
+    unit.announce(Change::NodeRevoked(id));
+    Ok(node)
+}
+
 async fn insert(unit: &mut Unit, new: &NewNode, token: &Joining, context: &Context) -> Result<(), StoreError> {
     let inserted = unit
         .execute(
             "WITH node AS (
                  INSERT INTO nodes (node_id, name, secret_hash, join_token_id, org_id, project_id, host_version,
-                     capabilities, slots, registered_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, '', '{}', 0, $7) ON CONFLICT (name) DO NOTHING
+                     capabilities, slots, registered_at, assigned_labels)
+                 VALUES ($1, $2, $3, $4, $5, $6, '', '{}', 0, $7, $8) ON CONFLICT DO NOTHING
                  RETURNING join_token_id
              )
              UPDATE join_tokens SET uses_left = uses_left - 1 FROM node
@@ -94,17 +145,24 @@ async fn insert(unit: &mut Unit, new: &NewNode, token: &Joining, context: &Conte
                     .bind(token.org_id.clone())
                     .bind(token.project_id.clone())
                     .bind(context.at.as_millisecond())
+                    .bind(token.labels.clone())
             },
         )
         .await?;
-    if inserted == 0 { Err(name_taken(&new.facts.name)) } else { Ok(()) }
+    if inserted > 0 {
+        return Ok(());
+    }
+    let name = clean(&new.facts.name);
+    let named = unit.look_for(nodes!("WHERE name = $1"), |query: Asking<NodeRow>| query.bind(name)).await?;
+    Err(named.map_or_else(key_taken, |_| name_taken(&new.facts.name)))
 }
 
 async fn update(unit: &mut Unit, id: NodeId, facts: &NodeFacts) -> Result<(), StoreError> {
     let (capabilities, labels) = (row::text(WHAT, &facts.capabilities)?, row::text(WHAT, &facts.labels)?);
     let updated = unit
         .execute(
-            "UPDATE nodes SET name = $2, host_version = $3, capabilities = $4, slots = $5, labels = $6 WHERE node_id = $1
+            "UPDATE nodes SET name = $2, host_version = $3, capabilities = $4, slots = $5,
+                 labels = ($6::jsonb || assigned_labels::jsonb)::text WHERE node_id = $1
                  AND NOT EXISTS (SELECT 1 FROM nodes AS other WHERE other.name = $2 AND other.node_id <> $1)",
             |query| {
                 query
@@ -168,6 +226,24 @@ impl NodeStore for PostgresStore {
             .await
     }
 
+    async fn record_certificate(
+        &self,
+        id: NodeId,
+        key: SecretHash,
+        certificate: NodeCertificate,
+        context: Context,
+    ) -> Result<(), StoreError> {
+        self.writer
+            .run("record_certificate", (id, key, certificate, context), |unit, (id, key, certificate, context)| {
+                Box::pin(certified(unit, *id, *key, certificate, context))
+            })
+            .await
+    }
+
+    async fn revoke_node(&self, id: NodeId, context: Context) -> Result<Node, StoreError> {
+        self.writer.run("revoke_node", (id, context), |unit, (id, context)| Box::pin(revoke(unit, *id, context))).await
+    }
+
     async fn record_heartbeat(&self, id: NodeId, context: Context) -> Result<(), StoreError> {
         self.writer
             .run("record_heartbeat", (id, context), |unit, (id, context)| Box::pin(heard(unit, *id, context)))
@@ -191,6 +267,13 @@ impl NodeStore for PostgresStore {
         let sql = "SELECT node_id FROM nodes WHERE secret_hash = $1";
         let found = self.reader.one("node_by_secret", sql, bind).await?;
         found.map(|(id,)| row::parse(WHAT, &id)).transpose()
+    }
+
+    async fn node_standing(&self, id: NodeId) -> Result<Option<NodeStanding>, StoreError> {
+        let bind = |query: Asking<(bool,)>| query.bind(id.to_string());
+        let sql = "SELECT revoked_at IS NOT NULL FROM nodes WHERE node_id = $1";
+        let found = self.reader.one("node_standing", sql, bind).await?;
+        Ok(found.map(|(is_revoked,)| NodeStanding { is_revoked }))
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {

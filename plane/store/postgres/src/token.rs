@@ -74,9 +74,11 @@ async fn create_join(unit: &mut Unit, token: &NewJoinToken, context: &Context) -
         project::ensure(unit, owner, context).await?;
     }
     let column = |name: fn(&Project) -> String| token.owner.as_ref().map(name);
+    let labels = crate::row::text("join token", &token.labels)?;
     unit.execute(
-        "INSERT INTO join_tokens (join_token_id, secret_hash, uses_left, org_id, project_id, created_at, expires_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO join_tokens (join_token_id, secret_hash, uses_left, org_id, project_id, created_at, expires_at,
+             labels)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         |query| {
             query
                 .bind(token.id.to_string())
@@ -86,6 +88,7 @@ async fn create_join(unit: &mut Unit, token: &NewJoinToken, context: &Context) -
                 .bind(column(|project| project.project_id.to_string()))
                 .bind(context.at.as_millisecond())
                 .bind(token.expires_at.as_millisecond())
+                .bind(labels)
         },
     )
     .await?;

@@ -2,7 +2,7 @@
 
 use fettle_store::{
     StoreError,
-    node::{Node, NodeFacts},
+    node::{Node, NodeCertificate, NodeFacts},
 };
 use sqlx::FromRow;
 
@@ -25,6 +25,10 @@ pub struct NodeRow {
     registered_at: i64,
     last_heartbeat_at: Option<i64>,
     running_tasks: i64,
+    certificate_serial: Option<String>,
+    certificate_authority: Option<String>,
+    certificate_expires_at: Option<i64>,
+    revoked_at: Option<i64>,
 }
 
 impl NodeRow {
@@ -46,6 +50,13 @@ impl NodeRow {
             registered_at: row::time(WHAT, self.registered_at)?,
             last_heartbeat_at: row::optional_time(WHAT, self.last_heartbeat_at)?,
             running_tasks: row::number(WHAT, self.running_tasks)?,
+            certificate: match (self.certificate_serial, self.certificate_authority, self.certificate_expires_at) {
+                (Some(serial), Some(authority), Some(expires_at)) => {
+                    Some(NodeCertificate { serial, authority, expires_at: row::time(WHAT, expires_at)? })
+                }
+                _ => None,
+            },
+            revoked_at: row::optional_time(WHAT, self.revoked_at)?,
         })
     }
 }
@@ -61,6 +72,8 @@ pub struct Joining {
     pub org_id: Option<String>,
     /// The project that will own the node.
     pub project_id: Option<String>,
+    /// Labels of the node that its host cannot change, as JSON.
+    pub labels: String,
 }
 
 /// The token is unknown, expired or used up; which of them is not said.
@@ -75,5 +88,20 @@ pub fn name_taken(name: &str) -> StoreError {
     StoreError::conflict(
         "node.name_taken",
         format!("a node `{name}` exists already; start this host with its stored identity, or choose another name"),
+    )
+}
+
+/// No certificate of the node counts.
+#[must_use]
+pub fn revoked(id: impl std::fmt::Display) -> StoreError {
+    StoreError::conflict("node.revoked", format!("node {id} is revoked for good; let its host join under a new name"))
+}
+
+/// Two hosts with one key could not be told apart.
+#[must_use]
+pub fn key_taken() -> StoreError {
+    StoreError::conflict(
+        "node.key_taken",
+        "another node has this key; was the data directory of a host copied? Remove its `certificate.json` and join anew",
     )
 }

@@ -6,10 +6,10 @@ use fettle_store::{
     change::Change,
     context::Context,
     id::NodeId,
-    node::{NewNode, Node, NodeFacts, NodeStore},
+    node::{NewNode, Node, NodeCertificate, NodeFacts, NodeStanding, NodeStore},
     secret::SecretHash,
 };
-use fettle_store_rows::node::{Joining, NodeRow, WHAT, name_taken, used_up};
+use fettle_store_rows::node::{Joining, NodeRow, WHAT, key_taken, name_taken, revoked, used_up};
 
 use crate::{SqliteStore, audit, error::unavailable, row, writer::Unit};
 
@@ -17,7 +17,8 @@ macro_rules! columns {
     ($rest:literal) => {
         concat!(
             "SELECT node_id, name, org_id, project_id, host_version, capabilities, labels, slots,
-                 registered_at, last_heartbeat_at,
+                 registered_at, last_heartbeat_at, certificate_serial, certificate_authority, certificate_expires_at,
+                 revoked_at,
                  (SELECT count(*) FROM tasks WHERE tasks.node_id = nodes.node_id AND tasks.status = 'leased')
                      AS running_tasks
              FROM nodes ",
@@ -29,7 +30,8 @@ macro_rules! columns {
 /// The node of this name, when this very token joined it and nothing was heard of it since.
 async fn unheard(unit: &mut Unit, name: &str, join_token_id: &str) -> Result<Option<String>, StoreError> {
     let found: Option<(String,)> = sqlx::query_as(
-        "SELECT node_id FROM nodes WHERE name = $1 AND join_token_id = $2 AND last_heartbeat_at IS NULL",
+        "SELECT node_id FROM nodes
+         WHERE name = $1 AND join_token_id = $2 AND last_heartbeat_at IS NULL AND revoked_at IS NULL",
     )
     .bind(name)
     .bind(join_token_id)
@@ -41,7 +43,7 @@ async fn unheard(unit: &mut Unit, name: &str, join_token_id: &str) -> Result<Opt
 
 async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Context) -> Result<Node, StoreError> {
     let token: Option<Joining> = sqlx::query_as(
-        "SELECT join_token_id, uses_left, org_id, project_id FROM join_tokens
+        "SELECT join_token_id, uses_left, org_id, project_id, labels FROM join_tokens
          WHERE secret_hash = $1 AND expires_at > $2",
     )
     .bind(hash.hex())
@@ -52,13 +54,9 @@ async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Contex
     let token = token.ok_or_else(used_up)?;
     let id = match unheard(unit, &new.facts.name, &token.join_token_id).await? {
         Some(id) => {
-            sqlx::query("UPDATE nodes SET secret_hash = $2 WHERE node_id = $1")
-                .bind(&id)
-                .bind(new.hash.hex())
-                .execute(&mut unit.connection)
-                .await
-                .map_err(unavailable("join_node"))?;
-            row::parse(WHAT, &id)?
+            let id = row::parse(WHAT, &id)?;
+            set_key(unit, id, new.hash).await?;
+            id
         }
         None if token.uses_left == 0 => return Err(used_up()),
         None => {
@@ -72,11 +70,66 @@ async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Contex
     Ok(node)
 }
 
+/// What is the hash of a secret, for nodes that connect in clear, is that of the public key of those with certificates.
+async fn set_key(unit: &mut Unit, id: NodeId, key: SecretHash) -> Result<(), StoreError> {
+    let updated = sqlx::query(
+        "UPDATE nodes SET secret_hash = $2 WHERE node_id = $1
+             AND NOT EXISTS (SELECT 1 FROM nodes AS other WHERE other.secret_hash = $2 AND other.node_id <> $1)",
+    )
+    .bind(id.to_string())
+    .bind(key.hex())
+    .execute(&mut unit.connection)
+    .await
+    .map_err(unavailable("record_certificate"))?;
+    if updated.rows_affected() == 0 { Err(key_taken()) } else { Ok(()) }
+}
+
+async fn certified(
+    unit: &mut Unit,
+    id: NodeId,
+    key: SecretHash,
+    certificate: &NodeCertificate,
+    context: &Context,
+) -> Result<(), StoreError> {
+    let node = read(unit, id).await?;
+    if node.revoked_at.is_some() {
+        return Err(revoked(id));
+    }
+    set_key(unit, id, key).await?;
+    sqlx::query(
+        "UPDATE nodes SET certificate_serial = $2, certificate_authority = $3, certificate_expires_at = $4
+         WHERE node_id = $1",
+    )
+    .bind(id.to_string())
+    .bind(&certificate.serial)
+    .bind(&certificate.authority)
+    .bind(certificate.expires_at.as_millisecond())
+    .execute(&mut unit.connection)
+    .await
+    .map_err(unavailable("record_certificate"))?;
+    let what = format!("nodes/{id}/certificates/{}", certificate.serial);
+    audit::record(unit, context, &audit::scope(node.owner.as_ref()), "node.certify", &what);
+    Ok(())
+}
+
+async fn revoke(unit: &mut Unit, id: NodeId, context: &Context) -> Result<Node, StoreError> {
+    sqlx::query("UPDATE nodes SET revoked_at = coalesce(revoked_at, $2) WHERE node_id = $1")
+        .bind(id.to_string())
+        .bind(context.at.as_millisecond())
+        .execute(&mut unit.connection)
+        .await
+        .map_err(unavailable("revoke_node"))?;
+    let node = read(unit, id).await?;
+    audit::record(unit, context, &audit::scope(node.owner.as_ref()), "node.revoke", &format!("nodes/{id}"));
+    unit.announce(Change::NodeRevoked(id));
+    Ok(node)
+}
+
 async fn insert(unit: &mut Unit, new: &NewNode, token: &Joining, context: &Context) -> Result<(), StoreError> {
     let inserted = sqlx::query(
         "INSERT INTO nodes (node_id, name, secret_hash, join_token_id, org_id, project_id, host_version, capabilities,
-             slots, registered_at)
-         VALUES ($1, $2, $3, $4, $5, $6, '', '{}', 0, $7) ON CONFLICT (name) DO NOTHING",
+             slots, registered_at, assigned_labels)
+         VALUES ($1, $2, $3, $4, $5, $6, '', '{}', 0, $7, $8) ON CONFLICT DO NOTHING",
     )
     .bind(new.id.to_string())
     .bind(&new.facts.name)
@@ -85,11 +138,17 @@ async fn insert(unit: &mut Unit, new: &NewNode, token: &Joining, context: &Conte
     .bind(&token.org_id)
     .bind(&token.project_id)
     .bind(context.at.as_millisecond())
+    .bind(&token.labels)
     .execute(&mut unit.connection)
     .await
     .map_err(unavailable("join_node"))?;
     if inserted.rows_affected() == 0 {
-        return Err(name_taken(&new.facts.name));
+        let named: Option<NodeRow> = sqlx::query_as(columns!("WHERE name = $1"))
+            .bind(&new.facts.name)
+            .fetch_optional(&mut unit.connection)
+            .await
+            .map_err(unavailable("join_node"))?;
+        return Err(named.map_or_else(key_taken, |_| name_taken(&new.facts.name)));
     }
     sqlx::query("UPDATE join_tokens SET uses_left = uses_left - 1 WHERE join_token_id = $1")
         .bind(&token.join_token_id)
@@ -101,7 +160,8 @@ async fn insert(unit: &mut Unit, new: &NewNode, token: &Joining, context: &Conte
 
 async fn update(unit: &mut Unit, id: NodeId, facts: &NodeFacts) -> Result<(), StoreError> {
     let updated = sqlx::query(
-        "UPDATE nodes SET name = $2, host_version = $3, capabilities = $4, slots = $5, labels = $6 WHERE node_id = $1
+        "UPDATE nodes SET name = $2, host_version = $3, capabilities = $4, slots = $5,
+             labels = json_patch($6, assigned_labels) WHERE node_id = $1
              AND NOT EXISTS (SELECT 1 FROM nodes AS other WHERE other.name = $2 AND other.node_id <> $1)",
     )
     .bind(id.to_string())
@@ -153,6 +213,24 @@ impl NodeStore for SqliteStore {
             .await
     }
 
+    async fn record_certificate(
+        &self,
+        id: NodeId,
+        key: SecretHash,
+        certificate: NodeCertificate,
+        context: Context,
+    ) -> Result<(), StoreError> {
+        self.writer
+            .run("record_certificate", move |unit| {
+                Box::pin(async move { certified(unit, id, key, &certificate, &context).await })
+            })
+            .await
+    }
+
+    async fn revoke_node(&self, id: NodeId, context: Context) -> Result<Node, StoreError> {
+        self.writer.run("revoke_node", move |unit| Box::pin(async move { revoke(unit, id, &context).await })).await
+    }
+
     async fn record_heartbeat(&self, id: NodeId, context: Context) -> Result<(), StoreError> {
         self.writer
             .run("record_heartbeat", move |unit| {
@@ -194,6 +272,15 @@ impl NodeStore for SqliteStore {
             .await
             .map_err(unavailable("node_by_secret"))?;
         found.map(|(id,)| row::parse(WHAT, &id)).transpose()
+    }
+
+    async fn node_standing(&self, id: NodeId) -> Result<Option<NodeStanding>, StoreError> {
+        let found: Option<(bool,)> = sqlx::query_as("SELECT revoked_at IS NOT NULL FROM nodes WHERE node_id = $1")
+            .bind(id.to_string())
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(unavailable("node_standing"))?;
+        Ok(found.map(|(is_revoked,)| NodeStanding { is_revoked }))
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {

@@ -11,7 +11,7 @@ use fettle_store::{
 };
 use fettle_store_rows::token::{TokenRow, columns, created, name_taken};
 
-use crate::{SqliteStore, audit, error::unavailable, project, writer::Unit};
+use crate::{SqliteStore, audit, error::unavailable, project, row, writer::Unit};
 
 async fn create(unit: &mut Unit, token: &NewToken, context: &Context) -> Result<Token, StoreError> {
     if let Access::Project { project, .. } = &token.access {
@@ -61,8 +61,9 @@ async fn create_join(unit: &mut Unit, token: &NewJoinToken, context: &Context) -
     }
     let column = |name: fn(&Project) -> &str| token.owner.as_ref().map(name);
     sqlx::query(
-        "INSERT INTO join_tokens (join_token_id, secret_hash, uses_left, org_id, project_id, created_at, expires_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO join_tokens (join_token_id, secret_hash, uses_left, org_id, project_id, created_at, expires_at,
+             labels)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
     .bind(token.id.to_string())
     .bind(token.hash.hex())
@@ -71,6 +72,7 @@ async fn create_join(unit: &mut Unit, token: &NewJoinToken, context: &Context) -
     .bind(column(|project| project.project_id.as_str()))
     .bind(context.at.as_millisecond())
     .bind(token.expires_at.as_millisecond())
+    .bind(row::text("join token", &token.labels)?)
     .execute(&mut unit.connection)
     .await
     .map_err(unavailable("create_join_token"))?;

@@ -33,6 +33,8 @@ async fn fill(connection: &mut SqliteConnection, version: i64) {
         registered_at: at(0),
         last_heartbeat_at: None,
         running_tasks: 0,
+        certificate: None,
+        revoked_at: None,
     };
     let new = fixture::new_operation(1, &plain, Some("key"));
     let status = if version < 4 { "active" } else { "published" };

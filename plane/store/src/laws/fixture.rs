@@ -106,7 +106,13 @@ pub fn step(name: &str) -> StepId {
 
 /// Creates a join token for common nodes, valid for an hour.
 pub async fn join_token(store: &dyn Store, secret: &str, uses: u32) {
-    let token = NewJoinToken {
+    store.create_join_token(new_join_token(secret, uses), when(0)).await.unwrap();
+}
+
+/// A join token for common nodes, valid for an hour.
+#[must_use]
+pub fn new_join_token(secret: &str, uses: u32) -> NewJoinToken {
+    NewJoinToken {
         id: JoinTokenId::new(Ulid::from_parts(
             2,
             u128::from_str_radix(&SecretHash::of(secret).hex()[..20], 16).unwrap(),
@@ -114,9 +120,9 @@ pub async fn join_token(store: &dyn Store, secret: &str, uses: u32) {
         hash: SecretHash::of(secret),
         uses,
         owner: None,
+        labels: BTreeMap::new(),
         expires_at: at(3600),
-    };
-    store.create_join_token(token, when(0)).await.unwrap();
+    }
 }
 
 /// A node that wants to join.

@@ -1,7 +1,9 @@
 //! Laws of nodes.
 
-use super::fixture::{at, join_token, joining, node, when};
-use crate::{Store, StoreError, id::NodeId, secret::SecretHash};
+use std::collections::BTreeMap;
+
+use super::fixture::{all, at, join_token, joining, new_join_token, node, when};
+use crate::{Store, StoreError, id::NodeId, node::NodeCertificate, secret::SecretHash, token::NewJoinToken};
 
 /// As many nodes join as the token allows.
 pub async fn a_join_token_is_used_up(store: &dyn Store) {
@@ -48,6 +50,69 @@ pub async fn an_expired_join_token_joins_nobody(store: &dyn Store) {
     join_token(store, "join", 1).await;
     let late = store.join_node(joining(1, "n1", 1), SecretHash::of("join"), when(3600)).await;
     assert!(matches!(late, Err(StoreError::NotFound { .. })));
+}
+
+fn certificate(serial: &str) -> NodeCertificate {
+    NodeCertificate { serial: serial.to_owned(), authority: "authority".to_owned(), expires_at: at(600) }
+}
+
+/// A node's certificate is the one that it was given last.
+pub async fn a_certificate_is_remembered(store: &dyn Store) {
+    let joined = node(store, 1, 1).await;
+    assert_eq!((joined.certificate, joined.revoked_at), (None, None));
+    for serial in ["a", "b"] {
+        let key = SecretHash::of(serial);
+        store.record_certificate(joined.id, key, certificate(serial), when(2)).await.unwrap();
+        assert_eq!(store.node(joined.id).await.unwrap().unwrap().certificate, Some(certificate(serial)));
+    }
+    let unknown = NodeId::new(ulid::Ulid::nil());
+    let nobody = store.record_certificate(unknown, SecretHash::of("c"), certificate("c"), when(2)).await;
+    assert!(matches!(nobody, Err(StoreError::NotFound { .. })));
+    let rows = store.audit(all()).await.unwrap();
+    let given = rows.iter().filter(|row| row.action == "node.certify");
+    let names: Vec<String> = given.map(|row| row.resource_name.clone()).collect();
+    assert_eq!(names, ["a", "b"].map(|serial| format!("nodes/{}/certificates/{serial}", joined.id)));
+}
+
+/// A revoked node stays so.
+pub async fn a_revoked_node_gets_no_certificate(store: &dyn Store) {
+    let joined = node(store, 1, 1).await;
+    let standing = async || store.node_standing(joined.id).await.unwrap().map(|standing| standing.is_revoked);
+    assert_eq!(standing().await, Some(false));
+    assert_eq!(store.revoke_node(joined.id, when(5)).await.unwrap().revoked_at, Some(at(5)));
+    assert_eq!(store.revoke_node(joined.id, when(6)).await.unwrap().revoked_at, Some(at(5)), "once is enough");
+    assert_eq!(standing().await, Some(true));
+    let refused = store.record_certificate(joined.id, SecretHash::of("k"), certificate("a"), when(7)).await;
+    assert!(matches!(refused, Err(StoreError::Conflict { code: "node.revoked", .. })));
+    let unknown = NodeId::new(ulid::Ulid::nil());
+    assert!(matches!(store.revoke_node(unknown, when(7)).await, Err(StoreError::NotFound { .. })));
+    assert_eq!(store.node_standing(unknown).await.unwrap(), None);
+}
+
+/// Two nodes with one key could not be told apart.
+pub async fn a_key_belongs_to_one_node(store: &dyn Store) {
+    let (first, second) = (node(store, 1, 1).await, node(store, 2, 1).await);
+    let key = joining(1, "n1", 1).hash;
+    let taken = store.record_certificate(second.id, key, certificate("a"), when(2)).await.unwrap_err();
+    assert!(matches!(taken, StoreError::Conflict { code: "node.key_taken", .. }), "{taken}");
+    join_token(store, "join", 1).await;
+    let copied = store.join_node(joining(1, "copy", 1), SecretHash::of("join"), when(2)).await.unwrap_err();
+    assert!(matches!(copied, StoreError::Conflict { code: "node.key_taken", .. }), "{copied}");
+    store.record_certificate(first.id, key, certificate("b"), when(3)).await.unwrap();
+}
+
+/// What a join token says of a node, its host cannot unsay.
+pub async fn labels_of_a_join_token_stay(store: &dyn Store) {
+    let labels = BTreeMap::from([("region".to_owned(), "us".to_owned()), ("zone".to_owned(), "a".to_owned())]);
+    store.create_join_token(NewJoinToken { labels, ..new_join_token("join", 1) }, when(0)).await.unwrap();
+    let mut new = joining(1, "n1", 1);
+    new.facts.labels = BTreeMap::from([("region".to_owned(), "eu".to_owned()), ("rack".to_owned(), "7".to_owned())]);
+    let joined = store.join_node(new.clone(), SecretHash::of("join"), when(1)).await.unwrap();
+    let expected =
+        [("rack", "7"), ("region", "us"), ("zone", "a")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(joined.facts.labels, BTreeMap::from(expected.clone()));
+    let updated = store.update_node(joined.id, new.facts, when(2)).await.unwrap();
+    assert_eq!(updated.facts.labels, BTreeMap::from(expected));
 }
 
 /// A node is as alive as its last heartbeat.

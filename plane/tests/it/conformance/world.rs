@@ -21,6 +21,8 @@ pub(crate) struct World {
     doubtful: Vec<String>,
     webhooks: Vec<String>,
     node: String,
+    /// A node that nothing runs on.
+    spare: String,
 }
 
 /// `model.artifact.stage` at a version: the steps of `test.noop`.
@@ -55,6 +57,7 @@ impl World {
         }
         let mut host = plane.host("gpu-17", 8).await;
         let node = host.id.clone();
+        let spare = plane.host("gpu-99", 1).await.id;
         for path in ["/api/v1/projects/demo/node-groups/canary", "/api/v1/projects/demo/allocations/a-7"] {
             create(&plane, Method::PUT, path, json!({ "nodes": ["gpu-17"] })).await;
         }
@@ -78,7 +81,7 @@ impl World {
         let path = format!("/api/v1/projects/demo/operations/{canceled}/cancel");
         create(&plane, Method::POST, &path, json!({})).await;
         let webhooks = webhooks(&plane).await;
-        Self { plane, definitions, finished, failed, queued, canceled, doubtful, webhooks, node }
+        Self { plane, definitions, finished, failed, queued, canceled, doubtful, webhooks, node, spare }
     }
 
     /// What stands in the configuration, and what it is here.
@@ -96,6 +99,7 @@ impl World {
             ("@PROJECTS_WEBHOOK@", self.webhooks[0].clone()),
             ("@TENANTS_WEBHOOK@", self.webhooks[1].clone()),
             ("@NODE@", self.node.clone()),
+            ("@SPARE@", self.spare.clone()),
             ("@DEFINITION@", id(0)),
             ("@DRAFT@", id(2)),
             ("@OTHER_DRAFT@", id(6)),

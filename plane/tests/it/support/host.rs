@@ -79,7 +79,7 @@ impl FakeHost {
 
     /// Says that it is alive.
     pub(crate) async fn heartbeat(&mut self) -> Result<(), Status> {
-        let message = HeartbeatRequest { node_id: self.id.clone() };
+        let message = HeartbeatRequest { node_id: self.id.clone(), clock_milliseconds: 0 };
         self.client.heartbeat(with(&self.secret, message)).await.map(drop)
     }
 

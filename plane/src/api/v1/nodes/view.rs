@@ -15,7 +15,7 @@ pub(crate) struct NodeView {
     id: String,
     /// Its name.
     name: String,
-    /// `online` or `offline`, by its heartbeats.
+    /// `online` or `offline`, by its heartbeats; `revoked` when it is not let in any more.
     status: NodeStatus,
     /// The project it belongs to; absent when it is common to all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,6 +35,23 @@ pub(crate) struct NodeView {
     /// RFC 3339; absent right after it joined.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_heartbeat_at: Option<String>,
+    /// The certificate it was given last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<CertificateView>,
+    /// RFC 3339; when its certificates were revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revoked_at: Option<String>,
+}
+
+/// A certificate of a node.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CertificateView {
+    /// In hexadecimal.
+    serial: String,
+    /// The fingerprint of the authority that signed it.
+    authority: String,
+    /// RFC 3339.
+    expires_at: String,
 }
 
 /// Whether something was heard of a node lately.
@@ -45,6 +62,8 @@ pub(super) enum NodeStatus {
     Online,
     /// It does not.
     Offline,
+    /// Its certificates count no longer.
+    Revoked,
 }
 
 impl NodeView {
@@ -61,12 +80,21 @@ impl NodeView {
             host_version: node.facts.host_version,
             registered_at: node.registered_at.to_string(),
             last_heartbeat_at: node.last_heartbeat_at.map(|at| at.to_string()),
+            certificate: node.certificate.map(|certificate| CertificateView {
+                serial: certificate.serial,
+                authority: certificate.authority,
+                expires_at: certificate.expires_at.to_string(),
+            }),
+            revoked_at: node.revoked_at.map(|at| at.to_string()),
         }
     }
 }
 
 /// Whether a node was heard of lately.
 pub(super) fn status(node: &Node, state: &State) -> NodeStatus {
+    if node.revoked_at.is_some() {
+        return NodeStatus::Revoked;
+    }
     let heard_since = state.heard_since();
     let is_online = node.last_heartbeat_at.is_some_and(|last| last >= heard_since);
     if is_online { NodeStatus::Online } else { NodeStatus::Offline }

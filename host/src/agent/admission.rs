@@ -1,0 +1,236 @@
+//! How a node becomes known to its plane, and stays so: it joins once, registers at each start, renews its certificate
+//! in good time, and comes back with an expired one when it was off for long.
+
+use std::{sync::Arc, time::Duration};
+
+use fettle_identity::{Fingerprint, Key, Refusal};
+use fettle_wire::node::{JoinRequest, RegisterRequest, RenewRequest};
+use jiff::{SignedDuration, Timestamp};
+use tonic::{Code, Request, Status, metadata::AsciiMetadataValue};
+
+use super::{Agent, AgentError, CertifiedError, backoff, certified::Certified, line::Shown};
+
+/// How a program reads the reason of a refusal.
+const CODE: &str = "fettle-code";
+
+/// The longest wait between two attempts.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The reason of a refusal, for programs.
+pub(super) fn code(status: &Status) -> Option<&str> {
+    status.metadata().get(CODE).and_then(|code| code.to_str().ok())
+}
+
+/// What went wrong, down to the cause.
+fn chain(error: &AgentError) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(error) = next {
+        text = format!("{text}: {error}");
+        next = error.source();
+    }
+    text
+}
+
+/// Whether the same call would be refused again.
+fn is_final(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unauthenticated | Code::PermissionDenied | Code::InvalidArgument | Code::FailedPrecondition
+    )
+}
+
+/// Whether the plane holds the certificate for expired, whatever this node's clock shows.
+fn says_expired(status: &Status) -> bool {
+    code(status) == Some("node.certificate_expired") || Refusal::of(status) == Refusal::Expired
+}
+
+/// A node that its plane knows.
+pub(super) struct Admitted {
+    pub(super) node_id: String,
+    /// How often to say that it is alive.
+    pub(super) heartbeat: Duration,
+    /// What it shows; none in clear.
+    pub(super) certified: Option<Certified>,
+}
+
+impl Agent {
+    /// Lets the plane know this node, for as long as it takes to reach it.
+    pub(super) async fn admitted(&self) -> Result<Admitted, AgentError> {
+        if self.line.is_mutual() {
+            let (certified, heartbeat) = self.certified().await?;
+            return Ok(Admitted { node_id: certified.node_id.clone(), heartbeat, certified: Some(certified) });
+        }
+        let (node_id, heartbeat) = self.register().await?;
+        Ok(Admitted { node_id, heartbeat, certified: None })
+    }
+
+    /// The same over TLS.
+    async fn certified(&self) -> Result<(Certified, Duration), AgentError> {
+        let mut identity = match Certified::load(&self.settings.data_directory)? {
+            Some(identity) => identity,
+            None => self.join().await?,
+        };
+        let mut waits = backoff();
+        loop {
+            if identity.has_expired(self.now()) {
+                identity = self.come_back(identity).await?;
+            }
+            self.line.show(&Shown::Node(&identity))?;
+            match self.client.clone().register(self.facts(identity.node_id.clone())).await {
+                Ok(response) => {
+                    let seconds = response.into_inner().heartbeat_interval_seconds;
+                    return Ok((identity, Duration::from_secs(seconds.clamp(1, 60).into())));
+                }
+                Err(status) if says_expired(&status) => {
+                    tracing::warn!(reason = status.message(), "the plane holds the certificate for expired");
+                    identity = self.come_back(identity).await?;
+                }
+                Err(status) => self.refused_or_away(&status)?,
+            }
+            tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await;
+        }
+    }
+
+    /// Joins with the join token.
+    async fn join(&self) -> Result<Certified, AgentError> {
+        let token = self.settings.join_token.as_deref().ok_or(AgentError::NoJoinToken)?.trim();
+        let authority = token.split_once('.').and_then(|(_, pin)| pin.parse::<Fingerprint>().ok());
+        self.line.show(&Shown::Joining(authority.ok_or(AgentError::CutJoinToken)?))?;
+        let authorization = AsciiMetadataValue::try_from(format!("Bearer {token}")).map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        let authorization = authorization.map_err(|_| AgentError::CutJoinToken)?;
+        let key = Key::generate().map_err(CertifiedError::Key)?;
+        let request = || {
+            let mut request = Request::new(self.asking(&key, Vec::new())?);
+            request.metadata_mut().insert("authorization", authorization.clone());
+            Ok(request)
+        };
+        let (node_id, credentials) = self.ask_to_join(request).await?;
+        self.take(Certified::answered(node_id, key, credentials, self.now())?)
+    }
+
+    /// Joins again with a certificate that has expired, and its key.
+    async fn come_back(&self, expired: Certified) -> Result<Certified, AgentError> {
+        tracing::info!(expired_at = %expired.peer.validity.until, "coming back with an expired certificate");
+        self.line.show(&Shown::Expired(&expired))?;
+        let request = || Ok(Request::new(self.asking(&expired.key, expired.certificate.to_vec())?));
+        let (node_id, credentials) = self.ask_to_join(request).await?;
+        self.take(Certified::answered(node_id, expired.key, credentials, self.now())?)
+    }
+
+    async fn ask_to_join(
+        &self,
+        request: impl Fn() -> Result<Request<JoinRequest>, AgentError>,
+    ) -> Result<(String, fettle_wire::node::Credentials), AgentError> {
+        let mut waits = backoff();
+        loop {
+            match self.client.clone().join(request()?).await {
+                Ok(response) => {
+                    let response = response.into_inner();
+                    return Ok((response.node_id, response.credentials.unwrap_or_default()));
+                }
+                Err(status) => self.refused_or_away(&status)?,
+            }
+            tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await;
+        }
+    }
+
+    fn asking(&self, key: &Key, expired_certificate: Vec<u8>) -> Result<JoinRequest, AgentError> {
+        let certificate_request = key.request().map_err(CertifiedError::Key)?;
+        Ok(JoinRequest { node: Some(self.facts(String::new())), certificate_request, expired_certificate })
+    }
+
+    /// What this host says of its node.
+    pub(super) fn facts(&self, node_id: String) -> RegisterRequest {
+        RegisterRequest {
+            name: self.settings.name.clone(),
+            host_version: env!("CARGO_PKG_VERSION").to_owned(),
+            capabilities: self.settings.capabilities.clone().into_iter().collect(),
+            labels: self.settings.labels.clone().into_iter().collect(),
+            slots: self.settings.slots,
+            node_id,
+        }
+    }
+
+    fn take(&self, node: Certified) -> Result<Certified, AgentError> {
+        node.save(&self.settings.data_directory)?;
+        tracing::info!(
+            node_id = node.node_id,
+            serial = node.peer.serial,
+            expires_at = %node.peer.validity.until,
+            "the plane gave a certificate"
+        );
+        Ok(node)
+    }
+
+    /// An error when the plane would say the same again; a line in the log when it may answer later.
+    fn refused_or_away(&self, status: &Status) -> Result<(), AgentError> {
+        if is_final(status) {
+            return Err(self.refused(status));
+        }
+        let (plane, reason) = (&self.settings.plane, status.message());
+        tracing::warn!(plane, reason, "the plane does not answer; trying again");
+        Ok(())
+    }
+
+    pub(super) fn refused(&self, status: &Status) -> AgentError {
+        AgentError::Refused { plane: self.settings.plane.clone(), reason: status.message().to_owned() }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.executor.clock.now()).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Renews the certificate when it is time, and at once when the authorities change, for ever.
+    pub(super) async fn keep_certificate(self: Arc<Self>, mut node: Certified) {
+        let mut marks = self.marks.subscribe();
+        let mut waits = backoff();
+        loop {
+            let due = node.renew_at.duration_since(self.now()).max(SignedDuration::ZERO);
+            tokio::select! {
+                () = tokio::time::sleep(due.try_into().unwrap_or_default()) => {}
+                _ = marks.changed() => if !self.is_outdated(&node) { continue },
+            }
+            match self.renewed(&node).await {
+                Ok(renewed) => {
+                    node = renewed;
+                    waits = backoff();
+                    self.executor.metrics.certificates_renewed.inc();
+                    self.moves.send_modify(|moves| *moves += 1);
+                }
+                Err(error) => {
+                    let (reason, expires_at) = (chain(&error), node.peer.validity.until);
+                    tracing::warn!(reason, %expires_at, "the certificate is not renewed");
+                    tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await;
+                }
+            }
+        }
+    }
+
+    /// Whether other authorities count or sign than when it was given.
+    fn is_outdated(&self, node: &Certified) -> bool {
+        let mark = self.marks.borrow();
+        !mark.is_empty() && *mark != node.mark
+    }
+
+    async fn renewed(&self, node: &Certified) -> Result<Certified, AgentError> {
+        if node.has_expired(self.now()) {
+            // The machine slept.
+            let expired = Certified::load(&self.settings.data_directory)?.ok_or(AgentError::NoJoinToken)?;
+            let renewed = self.come_back(expired).await?;
+            self.line.show(&Shown::Node(&renewed))?;
+            return Ok(renewed);
+        }
+        let key = Key::generate().map_err(CertifiedError::Key)?;
+        let certificate_request = key.request().map_err(CertifiedError::Key)?;
+        let request = RenewRequest { node_id: node.node_id.clone(), certificate_request };
+        let answer = self.client.clone().renew(request).await.map_err(|status| self.refused(&status))?;
+        let credentials = answer.into_inner().credentials.unwrap_or_default();
+        let renewed = self.take(Certified::answered(node.node_id.clone(), key, credentials, self.now())?)?;
+        self.line.show(&Shown::Node(&renewed))?;
+        Ok(renewed)
+    }
+}

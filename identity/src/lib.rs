@@ -1,0 +1,32 @@
+//! Who is who between hosts and planes.
+//!
+//! An [`Authority`] signs short-lived X.509 certificates: one for each plane, one for each node. Both ends of a
+//! connection show theirs (TLS 1.3, [`tls`]), and what a certificate says about its holder is a [`Peer`]. A host that
+//! has none yet knows the authority by its [`Fingerprint`], which came with its join token.
+//!
+//! Pure but for [`Directory`], which keeps authorities in files: time and serial numbers are parameters. Keys are made
+//! by the cryptographic library, from its own randomness.
+
+mod authority;
+mod directory;
+mod fingerprint;
+mod key;
+mod peer;
+mod refusal;
+mod role;
+mod roots;
+pub mod tls;
+
+pub use self::{
+    authority::{Authority, AuthorityError, AuthorityKey, Serial, Validity, requested_key},
+    directory::{Directory, DirectoryError, Standing},
+    fingerprint::{Fingerprint, ParseFingerprintError},
+    key::{Key, KeyError},
+    peer::{Peer, PeerError},
+    refusal::Refusal,
+    role::Role,
+    roots::{Roots, RootsError, from_pem, to_pem},
+};
+
+/// A certificate in DER.
+pub type Certificate = rustls::pki_types::CertificateDer<'static>;

@@ -1,0 +1,159 @@
+//! Join: a node becomes known, or known again after its certificate has expired.
+
+use fettle_identity::{AuthorityError, Certificate, Peer, Role};
+use fettle_store::{
+    StoreError,
+    context::{Actor, Context},
+    id::NodeId,
+    node::{NewNode, NodeCertificate, NodeFacts},
+    secret::SecretHash,
+};
+use fettle_wire::node::{Credentials, JoinRequest, JoinResponse};
+use jiff::SignedDuration;
+use tonic::{Request, Status};
+
+use super::{
+    authentication::{Standing, connection, correlation_id, standing},
+    connection::Connection,
+    facts::facts,
+    refusals, status,
+};
+use crate::{
+    clock::NoRandomness,
+    identity::{authorities, secret},
+    state::State,
+};
+
+pub(super) async fn join(state: &State, request: Request<JoinRequest>) -> Result<JoinResponse, Status> {
+    let (metadata, extensions, message) = request.into_parts();
+    let Ok(connection) = connection(&extensions) else {
+        return Err(Status::failed_precondition("certificates are given over TLS only: join where nodes are let in"));
+    };
+    let asking = Asking { state, connection, request: &message.certificate_request };
+    let context = |actor| state.context(actor, correlation_id(state, &metadata));
+    let facts = facts(&message.node.unwrap_or_default())?;
+    let id = if message.expired_certificate.is_empty() {
+        let header = metadata.get("authorization").and_then(|value| value.to_str().ok());
+        let Some(token) = header.and_then(secret::bearer).and_then(secret::join_token) else {
+            let reason = "joining needs a join token; send metadata `authorization: Bearer <token>`";
+            return Err(asking.refuse("join.token_missing", Status::unauthenticated, reason).await);
+        };
+        asking.by_token(SecretHash::of(token), facts, context(Actor::Joining)).await?
+    } else {
+        asking.by_expired(&message.expired_certificate.into()).await?
+    };
+    let credentials = certify(state, id, asking.request, context(Actor::Node(id))).await?;
+    Ok(JoinResponse { node_id: id.to_string(), credentials: Some(credentials) })
+}
+
+/// Somebody at the door.
+struct Asking<'a> {
+    state: &'a State,
+    connection: &'a Connection,
+    request: &'a [u8],
+}
+
+impl Asking<'_> {
+    async fn refuse(&self, code: &'static str, status: fn(String) -> Status, reason: &str) -> Status {
+        refusals::call(self.state, self.connection, code, status, reason).await
+    }
+
+    async fn by_token(&self, token: SecretHash, facts: NodeFacts, context: Context) -> Result<NodeId, Status> {
+        let random = |error: NoRandomness| Status::internal(error.to_string());
+        // Nothing is used up for a request that would not be signed.
+        let key = self.key().await?;
+        let node = NewNode { id: NodeId::new(self.state.ulid().map_err(random)?), facts, hash: key };
+        match self.state.store.join_node(node, token, context).await {
+            Ok(joined) => Ok(joined.id),
+            Err(StoreError::NotFound { .. }) => {
+                let reason =
+                    "the join token is unknown, expired or used up; create one with `fettle-plane join-token create`";
+                Err(self.refuse("join.token_refused", Status::unauthenticated, reason).await)
+            }
+            Err(error) => Err(status::store(error)),
+        }
+    }
+
+    /// The node of a certificate that counted until lately, when the request is by the key of that certificate.
+    async fn by_expired(&self, certificate: &Certificate) -> Result<NodeId, Status> {
+        let (state, now) = (self.state, self.state.clock.now());
+        let Some(peer) = self.counted_once(certificate) else {
+            let reason = "the expired certificate was never one of a node here; join with a join token";
+            return Err(self.refuse("join.certificate_unknown", Status::unauthenticated, reason).await);
+        };
+        let (id, until) = peer;
+        let within = SignedDuration::try_from(state.config.rejoin_within).unwrap_or(SignedDuration::MAX);
+        if now.duration_since(until) > within {
+            let reason = format!(
+                "the certificate expired at {until}, and a node may come back for {} only; join with a join token \
+                 under a new name",
+                humantime::format_duration(state.config.rejoin_within)
+            );
+            return Err(self.refuse("join.certificate_too_old", Status::permission_denied, &reason).await);
+        }
+        match standing(state, id).await? {
+            Standing::Good => Ok(id),
+            Standing::Revoked | Standing::Unknown => {
+                let reason = format!("node `{id}` is revoked or unknown; join with a join token under a new name");
+                Err(self.refuse("node.revoked", Status::permission_denied, &reason).await)
+            }
+        }
+    }
+
+    /// Whose certificate this is, when it counted in its last second and its key made the request.
+    fn counted_once(&self, certificate: &Certificate) -> Option<(NodeId, jiff::Timestamp)> {
+        let until = Peer::read(certificate).ok()?.validity.until;
+        let peer = self.state.authorities.current().counted(certificate, until)?;
+        let Role::Node(id) = &peer.role else { return None };
+        (fettle_identity::requested_key(self.request)? == peer.public_key).then_some(())?;
+        Some((id.parse().ok()?, until))
+    }
+
+    async fn key(&self) -> Result<SecretHash, Status> {
+        match fettle_identity::requested_key(self.request) {
+            Some(key) => Ok(hash(&key)),
+            None => {
+                let reason = "the certificate request is malformed, or is not signed by the key it names";
+                Err(self.refuse("join.request_malformed", Status::invalid_argument, reason).await)
+            }
+        }
+    }
+}
+
+/// What is kept of a public key.
+fn hash(public_key: &[u8]) -> SecretHash {
+    SecretHash::of(&hex::encode(public_key))
+}
+
+/// A certificate for the key of this request, once it is written down that the node has it.
+pub(super) async fn certify(
+    state: &State,
+    id: NodeId,
+    request: &[u8],
+    context: Context,
+) -> Result<Credentials, Status> {
+    let internal = |error: NoRandomness| Status::internal(error.to_string());
+    let current = state.authorities.current();
+    let lifetime = SignedDuration::try_from(state.config.certificate_lifetime).unwrap_or(SignedDuration::MAX);
+    let validity = authorities::validity(state.clock.now(), lifetime);
+    let serial = authorities::serial(&*state.clock).map_err(internal)?;
+    let issued = current.certify(request, id.to_string(), validity, serial).map_err(|error| match error {
+        AuthorityError::Request(_) | AuthorityError::Algorithm => Status::invalid_argument(error.to_string()),
+        _ => {
+            tracing::error!(error = &error as &dyn std::error::Error, "a certificate was not signed");
+            Status::internal("the plane's authority did not sign")
+        }
+    })?;
+    let certificate = NodeCertificate {
+        serial: issued.peer.serial,
+        authority: issued.authority,
+        expires_at: issued.peer.validity.until,
+    };
+    let key = hash(&issued.peer.public_key);
+    state.store.record_certificate(id, key, certificate, context).await.map_err(status::store)?;
+    Ok(Credentials {
+        certificate: issued.certificate.to_vec(),
+        authorities: current.roots().certificates().iter().map(|root| root.to_vec()).collect(),
+        mark: current.mark.clone(),
+    })
+}

@@ -1,0 +1,91 @@
+//! What is refused to nodes, and to those who only say that they are: counted, logged and written down, without
+//! letting whoever is refused fill the log or the audit trail.
+
+use std::net::{IpAddr, SocketAddr};
+
+use fettle_identity::Refusal;
+use fettle_store::{audit, context::Actor};
+use governor::{DefaultKeyedRateLimiter, Quota};
+use serde_json::json;
+use tonic::{Status, metadata::AsciiMetadataValue};
+
+use super::connection::Connection;
+use crate::state::State;
+
+/// Refusals of one address that are written down in a minute, in the long run; the rest are only counted.
+const WRITTEN: std::num::NonZeroU32 = std::num::NonZeroU32::new(10).unwrap();
+
+/// Addresses that are told apart before those that were quiet are forgotten.
+const ADDRESSES: usize = 10_000;
+
+/// How a program reads the reason of a refusal.
+pub(crate) const CODE: &str = "fettle-code";
+
+/// Which addresses were refused how often lately.
+pub(crate) struct Refusals(DefaultKeyedRateLimiter<IpAddr>);
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self(DefaultKeyedRateLimiter::keyed(Quota::per_minute(WRITTEN)))
+    }
+}
+
+impl Refusals {
+    fn may_be_written(&self, address: IpAddr) -> bool {
+        if self.0.len() > ADDRESSES {
+            self.0.retain_recent();
+        }
+        self.0.check_key(&address).is_ok()
+    }
+}
+
+/// A connection did not come about.
+pub(super) async fn connection(state: &State, address: SocketAddr, refusal: Refusal) {
+    written(state, Some(address), "node.connect", refusal.code(), &refusal.to_string(), None).await;
+}
+
+/// A call is refused. The status is what the other end is told.
+pub(super) async fn call(
+    state: &State,
+    connection: &Connection,
+    code: &'static str,
+    status: fn(String) -> Status,
+    reason: &str,
+) -> Status {
+    let shown = connection.peer.as_ref().map(|peer| format!("{:?} serial {}", peer.role, peer.serial));
+    written(state, connection.address, "node.call", code, reason, shown).await;
+    with_code(status(reason.to_owned()), code)
+}
+
+/// A status whose reason a program can read.
+pub(super) fn with_code(mut status: Status, code: &'static str) -> Status {
+    status.metadata_mut().insert(CODE, AsciiMetadataValue::from_static(code));
+    status
+}
+
+async fn written(
+    state: &State,
+    address: Option<SocketAddr>,
+    action: &'static str,
+    code: &'static str,
+    reason: &str,
+    shown: Option<String>,
+) {
+    state.metrics.refused_nodes.with([code]).inc();
+    if address.is_some_and(|address| !state.refusals.may_be_written(address.ip())) {
+        return;
+    }
+    let address = address.map_or_else(|| "unknown".to_owned(), |address| address.ip().to_string());
+    tracing::warn!(address, code, reason, shown, "a node was refused");
+    let refusal = audit::Refusal {
+        scope: "platform".to_owned(),
+        action,
+        resource_name: format!("addresses/{address}"),
+        code,
+        details: Some(json!({"reason": reason, "certificate": shown})),
+    };
+    let context = state.context(Actor::Stranger, state.ulid().map(|id| id.to_string()).unwrap_or_default());
+    if let Err(error) = state.store.record_refusal(refusal, context).await {
+        tracing::error!(%error, "a refusal could not be written down");
+    }
+}
