@@ -150,6 +150,7 @@ async fn main() {
     let supply = Supply::with(&["noop"]).await;
     let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
     fleet.planes.heartbeat = HEARTBEAT;
+    fleet.planes.arguments.push("--clear-nodes".to_owned());
     fleet.planes.start().await;
     fleet.register(&supply.publish(DEFINITION, "revision: 1\n").await).await;
     let join: Arc<str> = fleet.join_token(u32::try_from(NODES).unwrap()).await.into();

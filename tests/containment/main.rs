@@ -73,6 +73,16 @@ impl Ground {
         Directory::new(self.directory.path().join("authority")).open().unwrap().signs
     }
 
+    /// Lets another authority take the place of the plane's, at once.
+    pub(crate) fn replace_authority(&self) {
+        let directory = Directory::new(self.directory.path().join("authority"));
+        let now = Timestamp::now();
+        let validity = Validity { from: now, until: now + SignedDuration::from_hours(9) };
+        directory.begin_rotation(validity, Serial([7; 16])).unwrap();
+        let signs = directory.activate().unwrap();
+        directory.finish_rotation(signs).unwrap();
+    }
+
     pub(crate) fn roots(&self) -> Roots {
         Roots::new(vec![self.authority().root().clone()]).unwrap()
     }
@@ -89,12 +99,17 @@ impl Ground {
     }
 }
 
-/// A key, and a certificate for it that this authority signs.
-pub(crate) fn issued(authority: &Authority, role: &Role, hours: (i64, i64)) -> (Key, Certificate) {
-    let key = Key::generate().unwrap();
+/// A certificate for this key that this authority signs.
+pub(crate) fn signed(authority: &Authority, key: &Key, role: &Role, hours: (i64, i64)) -> Certificate {
     let at = |hours| Timestamp::now() + SignedDuration::from_hours(hours);
     let validity = Validity { from: at(hours.0), until: at(hours.1) };
-    let certificate = authority.issue(&key.request().unwrap(), role, validity, Serial([9; 16])).unwrap();
+    authority.issue(&key.request().unwrap(), role, validity, Serial([9; 16])).unwrap()
+}
+
+/// A key, and a certificate for it.
+pub(crate) fn issued(authority: &Authority, role: &Role, hours: (i64, i64)) -> (Key, Certificate) {
+    let key = Key::generate().unwrap();
+    let certificate = signed(authority, &key, role, hours);
     (key, certificate)
 }
 

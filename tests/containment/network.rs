@@ -6,7 +6,7 @@ use fettle_identity::{
     Certificate, Key, Role, Roots,
     tls::{self, Own, PLANE_NAME},
 };
-use fettle_wire::node::HeartbeatRequest;
+use fettle_wire::node::{HeartbeatRequest, PullHello, PullRequest, pull_request};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -20,7 +20,7 @@ use tonic::{Code, Status};
 use crate::{
     Ground, PATIENCE, code, issued,
     member::{Client, Member, client},
-    strange_authority,
+    signed, strange_authority,
 };
 
 async fn beat(mut client: Client, node_id: &str) -> Result<(), Status> {
@@ -67,6 +67,8 @@ async fn a_planes_certificate_and_one_of_an_unknown_node_speak_for_nobody() {
         (Role::Plane, "node.certificate_wrong_purpose"),
         (Role::Node("01K00000000000000000000001".to_owned()), "node.unknown"),
         (Role::Node("nonsense".to_owned()), "node.certificate_wrong_purpose"),
+        // Whoever has stolen the key of the authority is no node that has keys of its own.
+        (Role::Node(member.node_id.clone()), "node.certificate_outdated"),
     ] {
         let identity = issued(&ground.authority(), &role, (-1, 1));
         let refused = beat(with(&ground, &identity), &member.node_id).await.unwrap_err();
@@ -151,13 +153,21 @@ async fn a_node_comes_back_with_an_expired_certificate_for_a_while_and_with_no_o
         let _ = key;
         answer.map(|answer| answer.into_inner().node_id)
     };
-    let lately = issued(&ground.authority(), &role, (-9, -1));
+    let of_its_key = |hours| {
+        let key = Key::from_pem(&member.key.to_pem()).unwrap();
+        let certificate = signed(&ground.authority(), &key, &role, hours);
+        (key, certificate)
+    };
+    let lately = of_its_key((-9, -1));
     assert_eq!(again(&lately, &lately.0).await.unwrap(), member.node_id);
     let other_key = Key::generate().unwrap();
     let stolen = again(&lately, &other_key).await.unwrap_err();
     assert_eq!(code(&stolen), "join.certificate_unknown", "a certificate is public: without its key it opens nothing");
-    let old = issued(&ground.authority(), &role, (-9, -5));
+    let old = of_its_key((-9, -5));
     assert_eq!(code(&again(&old, &old.0).await.unwrap_err()), "join.certificate_too_old");
+    // As from a backup of long ago, or made with a stolen key of the authority.
+    let outdated = issued(&ground.authority(), &role, (-9, -1));
+    assert_eq!(code(&again(&outdated, &outdated.0).await.unwrap_err()), "node.certificate_outdated");
     let strange = issued(&strange_authority(), &role, (-9, -1));
     assert_eq!(code(&again(&strange, &strange.0).await.unwrap_err()), "join.certificate_unknown");
     let plane = issued(&ground.authority(), &Role::Plane, (-9, -1));
@@ -194,4 +204,48 @@ async fn nobody_plays_the_plane() {
         let accepted = tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap();
         assert!(!accepted, "the node went on with somebody who is no plane");
     }
+}
+
+#[tokio::test]
+async fn a_stolen_join_token_is_noticed_by_the_one_it_was_made_for_or_worth_nothing() {
+    let ground = Ground::new().await;
+    let plane = ground.plane.node_address();
+    let token = ground.join_token(1).await;
+    let thief = Member::join(plane, &token, crate::facts("node-a")).await.unwrap();
+    // Nothing was heard of it yet, so the node's own host is let in with the same token: the thief is out.
+    let host = Member::join(plane, &token, crate::facts("node-a")).await.unwrap();
+    let refused = beat(thief.client(plane), &thief.node_id).await.unwrap_err();
+    assert_eq!(code(&refused), "node.certificate_outdated");
+    beat(host.client(plane), &host.node_id).await.unwrap();
+    // Once it was heard of, nobody else is let in: whoever comes second sees that somebody was first.
+    let late = Member::join(plane, &token, crate::facts("node-a")).await;
+    assert_eq!(code(&late.err().unwrap()), "join.token_refused");
+}
+
+#[tokio::test]
+async fn what_an_authority_signed_that_was_replaced_ends_on_open_connections_too() {
+    let ground = Ground::new().await;
+    let member = ground.member("node-a").await;
+    let mut client = member.client(ground.plane.node_address());
+    let beat = HeartbeatRequest { node_id: member.node_id.clone(), clock_milliseconds: 0 };
+    client.heartbeat(beat.clone()).await.unwrap();
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    let hello = PullHello { node_id: member.node_id.clone(), free_slots: 1, ..PullHello::default() };
+    sender.send(PullRequest { request: Some(pull_request::Request::Hello(hello)) }).await.unwrap();
+    let leases = client.pull(tokio_stream::wrappers::ReceiverStream::new(receiver)).await.unwrap();
+    ground.replace_authority();
+    let ended = tokio::time::timeout(PATIENCE, leases.into_inner().message()).await.unwrap();
+    assert!(ended.is_err(), "{ended:?}");
+    let refused = client.heartbeat(beat).await.unwrap_err();
+    assert_eq!(code(&refused), "node.certificate_outdated");
+}
+
+#[tokio::test]
+async fn a_request_to_join_is_small() {
+    let ground = Ground::new().await;
+    let token = ground.join_token(1).await;
+    let mut node = crate::facts("node-a");
+    node.labels = (0..2_000).map(|number| (format!("label-{number}"), "x".repeat(100))).collect();
+    assert!(Member::join(ground.plane.node_address(), &token, node).await.is_err());
+    Member::join(ground.plane.node_address(), &token, crate::facts("node-a")).await.unwrap();
 }

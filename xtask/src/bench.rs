@@ -27,6 +27,8 @@ enum Name {
     Graph,
     /// Ten thousand nodes on one plane.
     Fleet,
+    /// Connections and round trips over TLS, against the same in clear.
+    Identity,
     /// Pages of a list of a million operations, on SQLite and on PostgreSQL.
     List,
     /// Memory of a thousand attempts that wait, against bare wasmtime.
@@ -55,6 +57,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Name::Dispatch => (&["fettle-tests"], "dispatch"),
         Name::Graph => (&["fettle-tests"], "graph"),
         Name::Fleet => (&["fettle-tests"], "fleet"),
+        Name::Identity => (&["fettle-tests"], "identity"),
         Name::List => (&["fettle-store-sqlite", "fettle-store-postgres"], "list"),
         Name::Density => (&["fettle-host"], "density"),
         Name::Pull => (&["fettle-tests"], "pull"),

@@ -40,10 +40,10 @@ pub struct Show {
     plane: PlaneArguments,
 }
 
-/// Revokes a node's certificates, for good: its connection ends within seconds, and it is not let in again.
+/// Revokes a node's certificates, for good: it may do nothing more within seconds, and is not let in again.
 ///
-/// What runs there is not stopped by this; its operations end by their deadlines, or by `fettle operation cancel`. The
-/// host can join again with a new join token, under a new name.
+/// An honest host stops what runs and ends. The node's operations end by their deadlines, or by `fettle operation cancel`.
+/// The host can join again with a new join token, under a new name.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

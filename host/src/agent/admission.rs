@@ -1,7 +1,7 @@
 //! How a node becomes known to its plane, and stays so: it joins once, registers at each start, renews its certificate
 //! in good time, and comes back with an expired one when it was off for long.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use fettle_identity::{Fingerprint, Key, Refusal};
 use fettle_wire::node::{JoinRequest, RegisterRequest, RenewRequest};
@@ -12,6 +12,12 @@ use super::{Agent, AgentError, CertifiedError, backoff, certified::Certified, li
 
 /// How a program reads the reason of a refusal.
 const CODE: &str = "fettle-code";
+
+/// Reasons for which a plane lets a node in never again.
+const BANS: [&str; 4] = ["node.revoked", "node.unknown", "join.certificate_too_old", "join.certificate_unknown"];
+
+/// How often the clock is looked at.
+const LOOKS: Duration = Duration::from_secs(30);
 
 /// The longest wait between two attempts.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -30,6 +36,11 @@ fn chain(error: &AgentError) -> String {
         next = error.source();
     }
     text
+}
+
+/// Whether the plane lets this node in never again.
+pub(super) fn is_banned(status: &Status) -> bool {
+    code(status).is_some_and(|code| BANS.contains(&code))
 }
 
 /// Whether the same call would be refused again.
@@ -177,30 +188,40 @@ impl Agent {
     }
 
     pub(super) fn refused(&self, status: &Status) -> AgentError {
-        AgentError::Refused { plane: self.settings.plane.clone(), reason: status.message().to_owned() }
+        let is_final = is_banned(status);
+        AgentError::Refused { plane: self.settings.plane.clone(), reason: status.message().to_owned(), is_final }
     }
 
     pub(super) fn now(&self) -> Timestamp {
         Timestamp::from_millisecond(self.executor.clock.now()).unwrap_or(Timestamp::MAX)
     }
 
-    /// Renews the certificate when it is time, and at once when the authorities change, for ever.
-    pub(super) async fn keep_certificate(self: Arc<Self>, mut node: Certified) {
+    /// Renews the certificate when it is time, and at once when the authorities change. Ends only when the plane says that
+    /// this node may not come back.
+    pub(super) async fn keep_certificate(&self, mut node: Certified) -> AgentError {
         let mut marks = self.marks.subscribe();
         let mut waits = backoff();
+        let mut hurries = self.is_outdated(&node);
         loop {
-            let due = node.renew_at.duration_since(self.now()).max(SignedDuration::ZERO);
-            tokio::select! {
-                () = tokio::time::sleep(due.try_into().unwrap_or_default()) => {}
-                _ = marks.changed() => if !self.is_outdated(&node) { continue },
+            let due = node.renew_at.duration_since(self.now());
+            if due > SignedDuration::ZERO && !hurries {
+                // Not all at once: the clock may be set, and machines sleep.
+                tokio::select! {
+                    () = tokio::time::sleep(Duration::try_from(due).unwrap_or_default().min(LOOKS)) => {}
+                    // Only a change: planes that do not agree yet would have it renew without end.
+                    _ = marks.changed() => hurries = self.is_outdated(&node),
+                }
+                continue;
             }
             match self.renewed(&node).await {
                 Ok(renewed) => {
                     node = renewed;
+                    hurries = false;
                     waits = backoff();
                     self.executor.metrics.certificates_renewed.inc();
                     self.moves.send_modify(|moves| *moves += 1);
                 }
+                Err(error @ AgentError::Refused { is_final: true, .. }) => return error,
                 Err(error) => {
                     let (reason, expires_at) = (chain(&error), node.peer.validity.until);
                     tracing::warn!(reason, %expires_at, "the certificate is not renewed");

@@ -93,6 +93,8 @@ pub enum AgentError {
         plane: String,
         /// Its words.
         reason: String,
+        /// Whether it would say the same for ever.
+        is_final: bool,
     },
     /// The journal failed; nothing may be started without it.
     #[error("the host cannot go on without its journal")]
@@ -180,12 +182,20 @@ impl Agent {
         };
         let node_id: Arc<str> = admitted.node_id.into();
         tracing::info!(%node_id, plane = self.settings.plane, "registered");
-        let mut beside = vec![tokio::spawn(Arc::clone(&self).heartbeat(Arc::clone(&node_id), admitted.heartbeat))];
-        beside.extend(admitted.certified.map(|node| tokio::spawn(Arc::clone(&self).keep_certificate(node))));
-        let refused = pull::run(&self, &node_id, &mut tasks, &stop).await;
-        beside.iter().for_each(tokio::task::JoinHandle::abort);
+        let heartbeat = tokio::spawn(Arc::clone(&self).heartbeat(Arc::clone(&node_id), admitted.heartbeat));
+        let kept = async {
+            match admitted.certified {
+                Some(node) => self.keep_certificate(node).await,
+                None => std::future::pending().await,
+            }
+        };
+        let refused = tokio::select! {
+            refused = pull::run(&self, &node_id, &mut tasks, &stop) => refused.map(|status| self.refused(&status)),
+            refused = kept => Some(refused),
+        };
+        heartbeat.abort();
         self.wind_down(tasks).await?;
-        refused.map_or(Ok(()), |status| Err(self.refused(&status)))
+        refused.map_or(Ok(()), Err)
     }
 
     /// Serves metrics while the answer is kept; not at all when nobody asked for them.
@@ -264,6 +274,7 @@ impl Agent {
                     return Err(AgentError::Refused {
                         plane: self.settings.plane.clone(),
                         reason: status.message().to_owned(),
+                        is_final: true,
                     });
                 }
                 Err(status) => tracing::warn!(

@@ -17,14 +17,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Agent, admission::code, backoff, worker};
+use super::{Agent, admission::is_banned, backoff, worker};
 use crate::executor::journal::Accepted;
 
 /// Artifacts the plane is told of at most.
 const MOST_ARTIFACTS: usize = 128;
-
-/// Reasons for which a plane lets a node in never again.
-const BANS: [&str; 2] = ["node.revoked", "node.unknown"];
 
 /// Messages that are taken together at most.
 const TOGETHER: usize = 64;
@@ -46,7 +43,7 @@ pub(super) async fn run(
         };
         match &ended {
             Ok(Left::Moved) => continue,
-            Err(status) if code(status).is_some_and(|code| BANS.contains(&code)) => return ended.err(),
+            Err(status) if is_banned(status) => return ended.err(),
             Ok(Left::Closed) | Err(_) => {}
         }
         agent.executor.metrics.stream_errors.inc();

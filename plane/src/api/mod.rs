@@ -29,7 +29,8 @@ pub(crate) fn router(state: State) -> Router {
         .layer(middleware::from_fn_with_state(state.clone(), correlation::accompany))
         .with_state(state.clone());
     // In clear a node shows a secret, which other machines' connections would give away.
-    if state.config.listen.ip().is_loopback() { rest.merge(node::router(state)) } else { rest }
+    let in_clear = state.config.clear_nodes && state.config.listen.ip().is_loopback();
+    if in_clear { rest.merge(node::router(state)) } else { rest }
 }
 
 /// The endpoints and their description: made from the same list, so that neither can lack one.

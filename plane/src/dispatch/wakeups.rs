@@ -90,11 +90,16 @@ impl Wakeups {
 }
 
 impl Wakeups {
-    fn wake_all(&self) {
+    /// Lets the stream of every node look again for what it has to be told, and whether it may go on.
+    pub(crate) fn look_again(&self) {
         for node in lock(&self.nodes).values() {
             node.cancels.store(true, Ordering::Release);
             node.notify.notify_one();
         }
+    }
+
+    fn wake_all(&self) {
+        self.look_again();
         self.lease.notify_one();
         self.outbox.notify_one();
         self.webhooks.notify_one();

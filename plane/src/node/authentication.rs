@@ -12,6 +12,7 @@ use fettle_model::task::Epoch;
 use fettle_store::{
     context::{Actor, Context},
     id::NodeId,
+    node::NodeKeys,
     secret::SecretHash,
     task::LeaseKey,
 };
@@ -47,7 +48,7 @@ const REMEMBERED: usize = 20_000;
 /// Nodes that were looked up a moment ago and may call.
 #[derive(Default)]
 pub(crate) struct Nodes {
-    good: Lately<NodeId, ()>,
+    good: Lately<NodeId, NodeKeys>,
     by_secret: Lately<SecretHash, NodeId>,
 }
 
@@ -119,7 +120,7 @@ async fn by_secret(state: &State, metadata: &MetadataMap) -> Result<Caller, Stat
     let caller = Caller { id, expires_at: Timestamp::MAX, connection: Connection { address: None, peer: None } };
     match caller.stands(state).await? {
         Standing::Good => Ok(caller),
-        Standing::Unknown | Standing::Revoked => {
+        Standing::Unknown | Standing::Outdated | Standing::Revoked => {
             let reason = format!("node `{id}` is revoked; if that was a mistake, let its host join under a new name");
             Err(refusals::call(state, &caller.connection, "node.revoked", Status::permission_denied, &reason).await)
         }
@@ -131,11 +132,11 @@ async fn by_certificate(state: &State, connection: &Connection) -> Result<Caller
     let refuse = async |code, status: fn(String) -> Status, reason: String| {
         Err(refusals::call(state, connection, code, status, &reason).await)
     };
-    let Some(peer) = &connection.peer else {
+    let Some(shown) = &connection.peer else {
         let reason = "this call needs the certificate of a node; join first, with a join token";
         return refuse("node.certificate_missing", Status::unauthenticated, reason.to_owned()).await;
     };
-    let id = match &peer.role {
+    let id = match &shown.peer.role {
         Role::Node(id) => id.parse::<NodeId>().ok(),
         Role::Plane => None,
     };
@@ -143,7 +144,7 @@ async fn by_certificate(state: &State, connection: &Connection) -> Result<Caller
         let reason = "this call needs the certificate of a node, and this is none";
         return refuse("node.certificate_wrong_purpose", Status::permission_denied, reason.to_owned()).await;
     };
-    let caller = Caller { id, expires_at: peer.validity.until, connection: connection.clone() };
+    let caller = Caller { id, expires_at: shown.peer.validity.until, connection: connection.clone() };
     if caller.is_expired(state) {
         let reason =
             format!("the certificate of node `{id}` has expired at {}; connect with a newer one", caller.expires_at);
@@ -151,6 +152,13 @@ async fn by_certificate(state: &State, connection: &Connection) -> Result<Caller
     }
     match caller.stands(state).await? {
         Standing::Good => Ok(caller),
+        Standing::Outdated => {
+            let reason = format!(
+                "this certificate of node `{id}` counts no longer: its authority was replaced, or the node has newer keys; \
+                 connect with the newest certificate"
+            );
+            refuse("node.certificate_outdated", Status::unauthenticated, reason).await
+        }
         Standing::Unknown => {
             let reason = format!("there is no node `{id}`; let this host join again with a new join token");
             refuse("node.unknown", Status::unauthenticated, reason).await
@@ -172,18 +180,10 @@ pub(super) fn correlation_id(state: &State, metadata: &MetadataMap) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Good,
+    /// The certificate is of an authority that counts no longer, or for a key that does not.
+    Outdated,
     Revoked,
     Unknown,
-}
-
-/// What a node may do at all, as the database says it now.
-pub(super) async fn standing(state: &State, id: NodeId) -> Result<Standing, Status> {
-    let found = state.store.node_standing(id).await.map_err(status::store)?;
-    Ok(match found {
-        None => Standing::Unknown,
-        Some(standing) if standing.is_revoked => Standing::Revoked,
-        Some(_) => Standing::Good,
-    })
 }
 
 impl Caller {
@@ -194,15 +194,41 @@ impl Caller {
 
     /// Whether it may still call.
     pub(super) async fn stands(&self, state: &State) -> Result<Standing, Status> {
+        if !self.connection.peer.as_ref().is_none_or(|shown| shown.counts(state)) {
+            return Ok(Standing::Outdated);
+        }
         let now = state.clock.now();
-        if state.nodes.good.find(&self.id, now).is_some() {
+        if state.nodes.good.find(&self.id, now).is_some_and(|keys| self.is_for(&keys)) {
             return Ok(Standing::Good);
         }
-        let standing = standing(state, self.id).await?;
-        if standing == Standing::Good {
-            state.nodes.good.remember(self.id, (), now);
+        self.looked_up(state).await
+    }
+
+    /// The same, as the database says it now.
+    pub(super) async fn looked_up(&self, state: &State) -> Result<Standing, Status> {
+        if !self.connection.peer.as_ref().is_none_or(|shown| shown.counts(state)) {
+            return Ok(Standing::Outdated);
         }
-        Ok(standing)
+        let found = state.store.node_standing(self.id).await.map_err(status::store)?;
+        Ok(match found {
+            None => Standing::Unknown,
+            Some(standing) if standing.is_revoked => Standing::Revoked,
+            Some(standing) if !self.is_for(&standing.keys) => Standing::Outdated,
+            Some(standing) => {
+                state.nodes.good.remember(self.id, standing.keys, state.clock.now());
+                Standing::Good
+            }
+        })
+    }
+
+    /// Whether these are its keys. In clear the secret has been looked for already.
+    fn is_for(&self, keys: &NodeKeys) -> bool {
+        self.connection.peer.as_ref().is_none_or(|shown| keys.count(&shown.key))
+    }
+
+    /// What is kept of the key that it showed.
+    pub(super) fn key(&self) -> Option<SecretHash> {
+        self.connection.peer.as_ref().map(|shown| shown.key)
     }
 
     /// Refuses a message that speaks for another node.

@@ -5,13 +5,13 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use fettle_identity::Refusal;
 use jiff::SignedDuration;
 use tls_listener::{Error, TlsListener};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::watch,
-};
+use tokio::{net::TcpListener, sync::watch};
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig, server::TlsStream};
 
-use super::refusals;
+use super::{
+    held::{Entrance, Held},
+    refusals,
+};
 use crate::{
     identity::authorities::{IdentityError, two_thirds},
     state::State,
@@ -25,7 +25,7 @@ const LOOKS: Duration = Duration::from_secs(1);
 
 /// Lets nodes in.
 pub(crate) struct Door {
-    listener: TlsListener<TcpListener, TlsAcceptor>,
+    listener: TlsListener<Entrance, TlsAcceptor>,
     configs: watch::Receiver<Arc<ServerConfig>>,
     state: State,
 }
@@ -34,7 +34,7 @@ impl Door {
     /// Opens it on a listener that is there.
     pub(crate) fn open(listener: TcpListener, configs: watch::Receiver<Arc<ServerConfig>>, state: State) -> Self {
         let acceptor = TlsAcceptor::from(Arc::clone(&configs.borrow()));
-        let listener = tls_listener::builder(acceptor).handshake_timeout(HANDSHAKE).listen(listener);
+        let listener = tls_listener::builder(acceptor).handshake_timeout(HANDSHAKE).listen(Entrance::new(listener));
         Self { listener, configs, state }
     }
 
@@ -46,7 +46,7 @@ impl Door {
 }
 
 impl axum::serve::Listener for Door {
-    type Io = TlsStream<TcpStream>;
+    type Io = TlsStream<Held>;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
@@ -64,9 +64,11 @@ impl axum::serve::Listener for Door {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, address)) => {
-                    // Small messages in both directions: waiting to fill a packet only adds delay.
-                    let _ = stream.get_ref().0.set_nodelay(true);
+                Ok((mut stream, address)) => {
+                    let (held, session) = stream.get_mut();
+                    if session.peer_certificates().is_some() {
+                        held.is_known();
+                    }
                     return (stream, address);
                 }
                 Err(Error::TlsAcceptError { error, peer_addr, .. }) => {
@@ -75,17 +77,14 @@ impl axum::serve::Listener for Door {
                 Err(Error::HandshakeTimeout { peer_addr, .. }) => {
                     self.refuse(peer_addr, Refusal::TimedOut);
                 }
-                Err(error) => {
-                    // Out of file descriptors, most likely: others may end meanwhile.
-                    tracing::error!(%error, "a connection could not be taken");
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                }
+                // The entrance makes none of its own.
+                Err(error) => tracing::error!(%error, "a connection could not be taken"),
             }
         }
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.listener.local_addr()
+        self.listener.listener().local_addr()
     }
 }
 
@@ -102,7 +101,8 @@ fn shown(state: &State) -> Result<ServerConfig, IdentityError> {
 /// Follows the authorities, and renews the plane's own certificate in good time, until shutdown.
 pub(crate) async fn keep(state: State, configs: watch::Sender<Arc<ServerConfig>>) {
     let renew_after = two_thirds(state.config.certificate_lifetime);
-    let mut renewed = tokio::time::Instant::now();
+    // By the clock that the certificate is held against: it may be set, and machines sleep.
+    let mut renew_at = state.after(renew_after);
     loop {
         tokio::select! {
             () = state.shutdown.cancelled() => return,
@@ -112,13 +112,17 @@ pub(crate) async fn keep(state: State, configs: watch::Sender<Arc<ServerConfig>>
             tracing::error!(error = &error as &dyn std::error::Error, "the authorities cannot be read");
             false
         });
-        if !changed && renewed.elapsed() < renew_after {
+        if changed {
+            // Connections whose certificates count no longer end.
+            state.wakeups.look_again();
+        }
+        if !changed && state.clock.now() < renew_at {
             continue;
         }
         match shown(&state) {
             Ok(config) => {
                 configs.send_replace(Arc::new(config));
-                renewed = tokio::time::Instant::now();
+                renew_at = state.after(renew_after);
             }
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "the plane's certificate is not renewed");

@@ -5,7 +5,7 @@ use fettle_store::{
     StoreError,
     context::{Actor, Context},
     id::NodeId,
-    node::{NewNode, NodeCertificate, NodeFacts},
+    node::{NewNode, NodeCertificate, NodeFacts, NodeKeys},
     secret::SecretHash,
 };
 use fettle_wire::node::{Credentials, JoinRequest, JoinResponse};
@@ -13,8 +13,8 @@ use jiff::SignedDuration;
 use tonic::{Request, Status};
 
 use super::{
-    authentication::{Standing, connection, correlation_id, standing},
-    connection::Connection,
+    authentication::{connection, correlation_id},
+    connection::{Connection, key_hash},
     facts::facts,
     refusals, status,
 };
@@ -32,7 +32,7 @@ pub(super) async fn join(state: &State, request: Request<JoinRequest>) -> Result
     let asking = Asking { state, connection, request: &message.certificate_request };
     let context = |actor| state.context(actor, correlation_id(state, &metadata));
     let facts = facts(&message.node.unwrap_or_default())?;
-    let id = if message.expired_certificate.is_empty() {
+    let (id, keys) = if message.expired_certificate.is_empty() {
         let header = metadata.get("authorization").and_then(|value| value.to_str().ok());
         let Some(token) = header.and_then(secret::bearer).and_then(secret::join_token) else {
             let reason = "joining needs a join token; send metadata `authorization: Bearer <token>`";
@@ -42,7 +42,7 @@ pub(super) async fn join(state: &State, request: Request<JoinRequest>) -> Result
     } else {
         asking.by_expired(&message.expired_certificate.into()).await?
     };
-    let credentials = certify(state, id, asking.request, context(Actor::Node(id))).await?;
+    let credentials = certify(state, id, asking.request, keys, context(Actor::Node(id))).await?;
     Ok(JoinResponse { node_id: id.to_string(), credentials: Some(credentials) })
 }
 
@@ -58,13 +58,18 @@ impl Asking<'_> {
         refusals::call(self.state, self.connection, code, status, reason).await
     }
 
-    async fn by_token(&self, token: SecretHash, facts: NodeFacts, context: Context) -> Result<NodeId, Status> {
+    async fn by_token(
+        &self,
+        token: SecretHash,
+        facts: NodeFacts,
+        context: Context,
+    ) -> Result<(NodeId, NodeKeys), Status> {
         let random = |error: NoRandomness| Status::internal(error.to_string());
         // Nothing is used up for a request that would not be signed.
         let key = self.key().await?;
         let node = NewNode { id: NodeId::new(self.state.ulid().map_err(random)?), facts, hash: key };
         match self.state.store.join_node(node, token, context).await {
-            Ok(joined) => Ok(joined.id),
+            Ok(joined) => Ok((joined.id, NodeKeys { key, asked_by: None })),
             Err(StoreError::NotFound { .. }) => {
                 let reason =
                     "the join token is unknown, expired or used up; create one with `fettle-plane join-token create`";
@@ -75,13 +80,13 @@ impl Asking<'_> {
     }
 
     /// The node of a certificate that counted until lately, when the request is by the key of that certificate.
-    async fn by_expired(&self, certificate: &Certificate) -> Result<NodeId, Status> {
+    async fn by_expired(&self, certificate: &Certificate) -> Result<(NodeId, NodeKeys), Status> {
         let (state, now) = (self.state, self.state.clock.now());
         let Some(peer) = self.counted_once(certificate) else {
             let reason = "the expired certificate was never one of a node here; join with a join token";
             return Err(self.refuse("join.certificate_unknown", Status::unauthenticated, reason).await);
         };
-        let (id, until) = peer;
+        let (id, until, key) = peer;
         let within = SignedDuration::try_from(state.config.rejoin_within).unwrap_or(SignedDuration::MAX);
         if now.duration_since(until) > within {
             let reason = format!(
@@ -91,9 +96,15 @@ impl Asking<'_> {
             );
             return Err(self.refuse("join.certificate_too_old", Status::permission_denied, &reason).await);
         }
-        match standing(state, id).await? {
-            Standing::Good => Ok(id),
-            Standing::Revoked | Standing::Unknown => {
+        match state.store.node_standing(id).await.map_err(status::store)? {
+            Some(standing) if !standing.is_revoked && standing.keys.count(&key) => {
+                Ok((id, NodeKeys { key, asked_by: None }))
+            }
+            Some(standing) if !standing.is_revoked => {
+                let reason = format!("node `{id}` has newer keys than this; was its data restored from a backup?");
+                Err(self.refuse("node.certificate_outdated", Status::permission_denied, &reason).await)
+            }
+            Some(_) | None => {
                 let reason = format!("node `{id}` is revoked or unknown; join with a join token under a new name");
                 Err(self.refuse("node.revoked", Status::permission_denied, &reason).await)
             }
@@ -101,17 +112,17 @@ impl Asking<'_> {
     }
 
     /// Whose certificate this is, when it counted in its last second and its key made the request.
-    fn counted_once(&self, certificate: &Certificate) -> Option<(NodeId, jiff::Timestamp)> {
+    fn counted_once(&self, certificate: &Certificate) -> Option<(NodeId, jiff::Timestamp, SecretHash)> {
         let until = Peer::read(certificate).ok()?.validity.until;
         let peer = self.state.authorities.current().counted(certificate, until)?;
         let Role::Node(id) = &peer.role else { return None };
         (fettle_identity::requested_key(self.request)? == peer.public_key).then_some(())?;
-        Some((id.parse().ok()?, until))
+        Some((id.parse().ok()?, until, key_hash(&peer.public_key)))
     }
 
     async fn key(&self) -> Result<SecretHash, Status> {
         match fettle_identity::requested_key(self.request) {
-            Some(key) => Ok(hash(&key)),
+            Some(key) => Ok(key_hash(&key)),
             None => {
                 let reason = "the certificate request is malformed, or is not signed by the key it names";
                 Err(self.refuse("join.request_malformed", Status::invalid_argument, reason).await)
@@ -120,16 +131,12 @@ impl Asking<'_> {
     }
 }
 
-/// What is kept of a public key.
-fn hash(public_key: &[u8]) -> SecretHash {
-    SecretHash::of(&hex::encode(public_key))
-}
-
 /// A certificate for the key of this request, once it is written down that the node has it.
 pub(super) async fn certify(
     state: &State,
     id: NodeId,
     request: &[u8],
+    keys: NodeKeys,
     context: Context,
 ) -> Result<Credentials, Status> {
     let internal = |error: NoRandomness| Status::internal(error.to_string());
@@ -149,8 +156,7 @@ pub(super) async fn certify(
         authority: issued.authority,
         expires_at: issued.peer.validity.until,
     };
-    let key = hash(&issued.peer.public_key);
-    state.store.record_certificate(id, key, certificate, context).await.map_err(status::store)?;
+    state.store.record_certificate(id, keys, certificate, context).await.map_err(status::store)?;
     Ok(Credentials {
         certificate: issued.certificate.to_vec(),
         authorities: current.roots().certificates().iter().map(|root| root.to_vec()).collect(),

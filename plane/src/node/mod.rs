@@ -9,6 +9,7 @@ mod extend;
 mod facts;
 mod fail;
 mod heartbeat;
+mod held;
 mod join;
 mod pull;
 pub(crate) mod refusals;
@@ -22,7 +23,13 @@ pub(crate) use self::{authentication::Nodes, connection::Connection, refusals::R
 
 use std::pin::Pin;
 
-use axum::Router;
+use axum::{
+    Router,
+    body::Body,
+    extract::{ConnectInfo, Request as HttpRequest, State as Extracted},
+    middleware::{self, Next},
+    response::Response as HttpResponse,
+};
 use fettle_wire::node::{
     AckRequest, AckResponse, CompleteRequest, CompleteResponse, ExtendRequest, ExtendResponse, FailRequest,
     FailResponse, HeartbeatRequest, HeartbeatResponse, JoinRequest, JoinResponse, PullRequest, PullResponse,
@@ -30,6 +37,7 @@ use fettle_wire::node::{
     node_protocol_server::{NodeProtocol, NodeProtocolServer},
 };
 use futures::Stream;
+use http_body_util::Limited;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::state::State;
@@ -37,13 +45,33 @@ use crate::state::State;
 /// The largest message in bytes. A report holds lines of a log, a lease the inputs of an operation.
 const LARGEST_MESSAGE: usize = 4 << 20;
 
+/// The largest request to join, in bytes: facts, and a certificate request.
+const LARGEST_JOIN: usize = 64 << 10;
+
 /// Answers hosts.
 pub(crate) struct Service(State);
 
 /// All that is served to nodes: over TLS at a listener of its own, and in clear beside REST.
 pub(crate) fn router(state: State) -> Router {
-    let service = NodeProtocolServer::new(Service(state)).max_decoding_message_size(LARGEST_MESSAGE);
-    Router::new().route_service("/fettle.node.v1.NodeProtocol/{method}", service)
+    let service = NodeProtocolServer::new(Service(state.clone())).max_decoding_message_size(LARGEST_MESSAGE);
+    let routes = Router::new().route_service("/fettle.node.v1.NodeProtocol/{method}", service);
+    routes.layer(middleware::from_fn_with_state(state, admit))
+}
+
+/// Lets those who showed no certificate do nothing but join, before anything that they send is read.
+async fn admit(Extracted(state): Extracted<State>, request: HttpRequest, next: Next) -> HttpResponse {
+    let shown = request.extensions().get::<ConnectInfo<Connection>>().map(|ConnectInfo(connection)| connection.clone());
+    let Some(connection) = shown.filter(|connection| connection.peer.is_none()) else {
+        return next.run(request).await;
+    };
+    if request.uri().path().ends_with("/Join") {
+        let (parts, body) = request.into_parts();
+        let body = Body::new(Limited::new(body, LARGEST_JOIN));
+        return next.run(HttpRequest::from_parts(parts, body)).await;
+    }
+    let reason = "this call needs the certificate of a node; join first, with a join token";
+    let refused = refusals::call(&state, &connection, "node.certificate_missing", Status::unauthenticated, reason);
+    refused.await.into_http()
 }
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;

@@ -19,7 +19,7 @@ use tonic::{Request, Status, Streaming};
 
 use super::{
     Answers,
-    authentication::{Caller, Standing, authenticate, correlation_id, standing},
+    authentication::{Caller, Standing, authenticate, correlation_id},
     status,
 };
 use crate::{
@@ -129,9 +129,9 @@ impl Session {
 
     /// As the database says it now.
     async fn stands(&self) -> Result<(), Option<Status>> {
-        match standing(&self.state, self.caller.id).await.map_err(Some)? {
+        match self.caller.looked_up(&self.state).await.map_err(Some)? {
             Standing::Good => Ok(()),
-            Standing::Revoked | Standing::Unknown => Err(Some(gone())),
+            Standing::Outdated | Standing::Revoked | Standing::Unknown => Err(Some(gone())),
         }
     }
 

@@ -1,11 +1,11 @@
 //! What is refused to nodes, and to those who only say that they are: counted, logged and written down, without
 //! letting whoever is refused fill the log or the audit trail.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fettle_identity::Refusal;
 use fettle_store::{audit, context::Actor};
-use governor::{DefaultKeyedRateLimiter, Quota};
+use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota};
 use serde_json::json;
 use tonic::{Status, metadata::AsciiMetadataValue};
 
@@ -21,21 +21,43 @@ const ADDRESSES: usize = 10_000;
 /// How a program reads the reason of a refusal.
 pub(crate) const CODE: &str = "fettle-code";
 
-/// Which addresses were refused how often lately.
-pub(crate) struct Refusals(DefaultKeyedRateLimiter<IpAddr>);
+/// The same of all addresses together.
+const WRITTEN_AT_ALL: std::num::NonZeroU32 = std::num::NonZeroU32::new(120).unwrap();
+
+/// Who was refused how often lately.
+pub(crate) struct Refusals {
+    each: DefaultKeyedRateLimiter<IpAddr>,
+    all: DefaultDirectRateLimiter,
+}
 
 impl Default for Refusals {
     fn default() -> Self {
-        Self(DefaultKeyedRateLimiter::keyed(Quota::per_minute(WRITTEN)))
+        let each = DefaultKeyedRateLimiter::keyed(Quota::per_minute(WRITTEN));
+        Self { each, all: DefaultDirectRateLimiter::direct(Quota::per_minute(WRITTEN_AT_ALL)) }
     }
 }
 
 impl Refusals {
-    fn may_be_written(&self, address: IpAddr) -> bool {
-        if self.0.len() > ADDRESSES {
-            self.0.retain_recent();
+    /// Those who come without a network are one.
+    fn may_be_written(&self, address: Option<IpAddr>) -> bool {
+        let network = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), network);
+        if self.each.len() > ADDRESSES {
+            self.each.retain_recent();
         }
-        self.0.check_key(&address).is_ok()
+        // Beyond that many at once nobody is told apart.
+        let may = self.each.len() > ADDRESSES || self.each.check_key(&network).is_ok();
+        may && self.all.check().is_ok()
+    }
+}
+
+/// What one customer of a provider has at least: of IPv6 the first 64 bits.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        IpAddr::V4(_) => address,
     }
 }
 
@@ -52,7 +74,7 @@ pub(super) async fn call(
     status: fn(String) -> Status,
     reason: &str,
 ) -> Status {
-    let shown = connection.peer.as_ref().map(|peer| format!("{:?} serial {}", peer.role, peer.serial));
+    let shown = connection.peer.as_ref().map(|shown| format!("{:?} serial {}", shown.peer.role, shown.peer.serial));
     written(state, connection.address, "node.call", code, reason, shown).await;
     with_code(status(reason.to_owned()), code)
 }
@@ -72,7 +94,7 @@ async fn written(
     shown: Option<String>,
 ) {
     state.metrics.refused_nodes.with([code]).inc();
-    if address.is_some_and(|address| !state.refusals.may_be_written(address.ip())) {
+    if !state.refusals.may_be_written(address.map(|address| address.ip())) {
         return;
     }
     let address = address.map_or_else(|| "unknown".to_owned(), |address| address.ip().to_string());

@@ -44,11 +44,30 @@ pub struct NewNode {
     pub hash: SecretHash,
 }
 
+/// The keys whose certificates count, as hashes of the public ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeKeys {
+    /// The one that was certified last.
+    pub key: SecretHash,
+    /// The one that asked for it, whose holder may never have heard the answer.
+    pub asked_by: Option<SecretHash>,
+}
+
 /// What an open connection of a node is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeStanding {
     /// Whether its certificates count no longer.
     pub is_revoked: bool,
+    /// Whose certificates count otherwise. In clear the first is the hash of a secret.
+    pub keys: NodeKeys,
+}
+
+impl NodeKeys {
+    /// Whether a certificate for this key counts.
+    #[must_use]
+    pub fn count(&self, key: &SecretHash) -> bool {
+        self.key == *key || self.asked_by.as_ref() == Some(key)
+    }
 }
 
 /// A node.
@@ -97,14 +116,15 @@ pub trait NodeStore: Send + Sync {
     /// `NotFound`; `Conflict` when the name is taken by another node.
     async fn update_node(&self, id: NodeId, facts: NodeFacts, context: Context) -> Result<Node, StoreError>;
 
-    /// The node was given a certificate for this key. The one before counts on until it expires.
+    /// The node was given a certificate for the first of these keys. From now on certificates for these keys count, and
+    /// for no other.
     ///
     /// # Errors
     /// `NotFound`; `Conflict` when the node is revoked, or the key is another node's.
     async fn record_certificate(
         &self,
         id: NodeId,
-        key: SecretHash,
+        keys: NodeKeys,
         certificate: NodeCertificate,
         context: Context,
     ) -> Result<(), StoreError>;

@@ -1,6 +1,6 @@
 //! Secrets at rest: only their hashes.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use sha2::{Digest as _, Sha256};
 
@@ -20,6 +20,21 @@ impl SecretHash {
     #[must_use]
     pub fn hex(&self) -> String {
         hex::encode(self.0)
+    }
+}
+
+/// The text is no hash.
+#[derive(Debug, thiserror::Error)]
+#[error("a hash has 64 hexadecimal digits")]
+pub struct ParseHashError(#[source] hex::FromHexError);
+
+impl FromStr for SecretHash {
+    type Err = ParseHashError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).map_err(ParseHashError)?;
+        Ok(Self(bytes))
     }
 }
 

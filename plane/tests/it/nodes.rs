@@ -148,3 +148,12 @@ async fn a_revoked_node_is_heard_no_more_and_takes_no_operation() {
     assert!(problem.to_string().contains("node `node-a` is revoked"), "{problem}");
     assert_eq!(plane.get("/api/v1/nodes?status=revoked").await["items"][0]["name"], "node-a");
 }
+
+#[tokio::test]
+async fn a_secret_is_not_exchanged_for_a_certificate() {
+    let plane = plane().await;
+    let mut host = plane.host("node-a", 1).await;
+    let refused = host.renew().await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    host.heartbeat().await.unwrap();
+}

@@ -225,6 +225,11 @@ async fn a_retry_runs_what_did_not_succeed_and_numbers_its_attempts() {
     let accept = json!({ "accept_unknown": true, "nodes": ["node-z"] });
     let (status, problem) = plane.call(&admin, Method::POST, &retry, Some(accept)).await;
     assert_eq!((status, pointers(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, vec!["/nodes/0"]));
+    for seconds in [0, 31_622_401_u32] {
+        let accept = json!({ "accept_unknown": true, "timeout_seconds": seconds });
+        let (status, problem) = plane.call(&admin, Method::POST, &retry, Some(accept)).await;
+        assert_eq!((status, pointers(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, vec!["/timeout_seconds"]));
+    }
     let accept = json!({ "accept_unknown": true, "nodes": ["node-a"] });
     let (status, shown) = plane.call(&admin, Method::POST, &retry, Some(accept)).await;
     assert_eq!((status, &shown["status"], &shown["run"]), (StatusCode::OK, &json!("queued"), &json!(2)), "{shown}");

@@ -18,7 +18,7 @@ use fettle_store::{
     event::{Event, EventStore},
     id::{DefinitionVersionId, NodeId, OperationId, TaskId, TokenId, WebhookId},
     log::{ClosedSegment, LogRecord, LogStore, SegmentBounds},
-    node::{NewNode, Node, NodeCertificate, NodeFacts, NodeStanding, NodeStore},
+    node::{NewNode, Node, NodeCertificate, NodeFacts, NodeKeys, NodeStanding, NodeStore},
     node_set::{NodeSet, NodeSetKind, NodeSetStore},
     operation::{Created, Decision, NewInquiry, NewOperation, NewRun, NodeTask, Operation, OperationStore, Step},
     page::Page,
@@ -202,11 +202,11 @@ impl NodeStore for WatchedStore {
     async fn record_certificate(
         &self,
         id: NodeId,
-        key: SecretHash,
+        keys: NodeKeys,
         certificate: NodeCertificate,
         context: Context,
     ) -> Result<(), StoreError> {
-        self.turn("record_certificate", self.inner.record_certificate(id, key, certificate, context)).await
+        self.turn("record_certificate", self.inner.record_certificate(id, keys, certificate, context)).await
     }
 
     async fn revoke_node(&self, id: NodeId, context: Context) -> Result<Node, StoreError> {

@@ -6,10 +6,10 @@ use fettle_store::{
     change::Change,
     context::Context,
     id::NodeId,
-    node::{NewNode, Node, NodeCertificate, NodeFacts, NodeStanding, NodeStore},
+    node::{NewNode, Node, NodeCertificate, NodeFacts, NodeKeys, NodeStanding, NodeStore},
     secret::SecretHash,
 };
-use fettle_store_rows::node::{Joining, NodeRow, WHAT, key_taken, name_taken, revoked, used_up};
+use fettle_store_rows::node::{Joining, NodeRow, StandingRow, WHAT, key_taken, name_taken, revoked, used_up};
 
 use crate::{
     PostgresStore, audit,
@@ -45,7 +45,7 @@ async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Contex
     let id = match unheard(unit, &new.facts.name, &token.join_token_id).await? {
         Some(id) => {
             let id = row::parse(WHAT, &id)?;
-            set_key(unit, id, new.hash).await?;
+            set_keys(unit, id, NodeKeys { key: new.hash, asked_by: None }).await?;
             id
         }
         None if token.uses_left == 0 => return Err(used_up()),
@@ -74,12 +74,12 @@ async fn unheard(unit: &mut Unit, name: &str, join_token_id: &str) -> Result<Opt
 }
 
 /// What is the hash of a secret, for nodes that connect in clear, is that of the public key of those with certificates.
-async fn set_key(unit: &mut Unit, id: NodeId, key: SecretHash) -> Result<(), StoreError> {
+async fn set_keys(unit: &mut Unit, id: NodeId, keys: NodeKeys) -> Result<(), StoreError> {
     let updated = unit
         .execute(
-            "UPDATE nodes SET secret_hash = $2 WHERE node_id = $1
+            "UPDATE nodes SET secret_hash = $2, asked_by_hash = $3 WHERE node_id = $1
                  AND NOT EXISTS (SELECT 1 FROM nodes AS other WHERE other.secret_hash = $2 AND other.node_id <> $1)",
-            |query| query.bind(id.to_string()).bind(key.hex()),
+            |query| query.bind(id.to_string()).bind(keys.key.hex()).bind(keys.asked_by.map(|key| key.hex())),
         )
         .await?;
     if updated == 0 { Err(key_taken()) } else { Ok(()) }
@@ -88,7 +88,7 @@ async fn set_key(unit: &mut Unit, id: NodeId, key: SecretHash) -> Result<(), Sto
 async fn certified(
     unit: &mut Unit,
     id: NodeId,
-    key: SecretHash,
+    keys: NodeKeys,
     certificate: &NodeCertificate,
     context: &Context,
 ) -> Result<(), StoreError> {
@@ -96,7 +96,7 @@ async fn certified(
     if node.revoked_at.is_some() {
         return Err(revoked(id));
     }
-    set_key(unit, id, key).await?;
+    set_keys(unit, id, keys).await?;
     unit.execute(
         "UPDATE nodes SET certificate_serial = $2, certificate_authority = $3, certificate_expires_at = $4
          WHERE node_id = $1",
@@ -229,13 +229,13 @@ impl NodeStore for PostgresStore {
     async fn record_certificate(
         &self,
         id: NodeId,
-        key: SecretHash,
+        keys: NodeKeys,
         certificate: NodeCertificate,
         context: Context,
     ) -> Result<(), StoreError> {
         self.writer
-            .run("record_certificate", (id, key, certificate, context), |unit, (id, key, certificate, context)| {
-                Box::pin(certified(unit, *id, *key, certificate, context))
+            .run("record_certificate", (id, keys, certificate, context), |unit, (id, keys, certificate, context)| {
+                Box::pin(certified(unit, *id, *keys, certificate, context))
             })
             .await
     }
@@ -270,10 +270,11 @@ impl NodeStore for PostgresStore {
     }
 
     async fn node_standing(&self, id: NodeId) -> Result<Option<NodeStanding>, StoreError> {
-        let bind = |query: Asking<(bool,)>| query.bind(id.to_string());
-        let sql = "SELECT revoked_at IS NOT NULL FROM nodes WHERE node_id = $1";
+        let bind = |query: Asking<StandingRow>| query.bind(id.to_string());
+        let sql =
+            "SELECT revoked_at IS NOT NULL AS is_revoked, secret_hash, asked_by_hash FROM nodes WHERE node_id = $1";
         let found = self.reader.one("node_standing", sql, bind).await?;
-        Ok(found.map(|(is_revoked,)| NodeStanding { is_revoked }))
+        found.map(StandingRow::standing).transpose()
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {

@@ -2,7 +2,8 @@
 
 use fettle_store::{
     StoreError,
-    node::{Node, NodeCertificate, NodeFacts},
+    node::{Node, NodeCertificate, NodeFacts, NodeKeys, NodeStanding},
+    secret::SecretHash,
 };
 use sqlx::FromRow;
 
@@ -58,6 +59,26 @@ impl NodeRow {
             },
             revoked_at: row::optional_time(WHAT, self.revoked_at)?,
         })
+    }
+}
+
+/// What a node may do at all.
+#[derive(FromRow)]
+pub struct StandingRow {
+    is_revoked: bool,
+    secret_hash: String,
+    asked_by_hash: Option<String>,
+}
+
+impl StandingRow {
+    /// The standing.
+    ///
+    /// # Errors
+    /// When a column is malformed.
+    pub fn standing(self) -> Result<NodeStanding, StoreError> {
+        let hash = |text: &str| -> Result<SecretHash, StoreError> { row::parse(WHAT, text) };
+        let asked_by = self.asked_by_hash.as_deref().map(hash).transpose()?;
+        Ok(NodeStanding { is_revoked: self.is_revoked, keys: NodeKeys { key: hash(&self.secret_hash)?, asked_by } })
     }
 }
 

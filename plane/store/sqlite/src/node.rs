@@ -6,10 +6,10 @@ use fettle_store::{
     change::Change,
     context::Context,
     id::NodeId,
-    node::{NewNode, Node, NodeCertificate, NodeFacts, NodeStanding, NodeStore},
+    node::{NewNode, Node, NodeCertificate, NodeFacts, NodeKeys, NodeStanding, NodeStore},
     secret::SecretHash,
 };
-use fettle_store_rows::node::{Joining, NodeRow, WHAT, key_taken, name_taken, revoked, used_up};
+use fettle_store_rows::node::{Joining, NodeRow, StandingRow, WHAT, key_taken, name_taken, revoked, used_up};
 
 use crate::{SqliteStore, audit, error::unavailable, row, writer::Unit};
 
@@ -55,7 +55,7 @@ async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Contex
     let id = match unheard(unit, &new.facts.name, &token.join_token_id).await? {
         Some(id) => {
             let id = row::parse(WHAT, &id)?;
-            set_key(unit, id, new.hash).await?;
+            set_keys(unit, id, NodeKeys { key: new.hash, asked_by: None }).await?;
             id
         }
         None if token.uses_left == 0 => return Err(used_up()),
@@ -71,13 +71,14 @@ async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Contex
 }
 
 /// What is the hash of a secret, for nodes that connect in clear, is that of the public key of those with certificates.
-async fn set_key(unit: &mut Unit, id: NodeId, key: SecretHash) -> Result<(), StoreError> {
+async fn set_keys(unit: &mut Unit, id: NodeId, keys: NodeKeys) -> Result<(), StoreError> {
     let updated = sqlx::query(
-        "UPDATE nodes SET secret_hash = $2 WHERE node_id = $1
+        "UPDATE nodes SET secret_hash = $2, asked_by_hash = $3 WHERE node_id = $1
              AND NOT EXISTS (SELECT 1 FROM nodes AS other WHERE other.secret_hash = $2 AND other.node_id <> $1)",
     )
     .bind(id.to_string())
-    .bind(key.hex())
+    .bind(keys.key.hex())
+    .bind(keys.asked_by.map(|key| key.hex()))
     .execute(&mut unit.connection)
     .await
     .map_err(unavailable("record_certificate"))?;
@@ -87,7 +88,7 @@ async fn set_key(unit: &mut Unit, id: NodeId, key: SecretHash) -> Result<(), Sto
 async fn certified(
     unit: &mut Unit,
     id: NodeId,
-    key: SecretHash,
+    keys: NodeKeys,
     certificate: &NodeCertificate,
     context: &Context,
 ) -> Result<(), StoreError> {
@@ -95,7 +96,7 @@ async fn certified(
     if node.revoked_at.is_some() {
         return Err(revoked(id));
     }
-    set_key(unit, id, key).await?;
+    set_keys(unit, id, keys).await?;
     sqlx::query(
         "UPDATE nodes SET certificate_serial = $2, certificate_authority = $3, certificate_expires_at = $4
          WHERE node_id = $1",
@@ -216,13 +217,13 @@ impl NodeStore for SqliteStore {
     async fn record_certificate(
         &self,
         id: NodeId,
-        key: SecretHash,
+        keys: NodeKeys,
         certificate: NodeCertificate,
         context: Context,
     ) -> Result<(), StoreError> {
         self.writer
             .run("record_certificate", move |unit| {
-                Box::pin(async move { certified(unit, id, key, &certificate, &context).await })
+                Box::pin(async move { certified(unit, id, keys, &certificate, &context).await })
             })
             .await
     }
@@ -275,12 +276,14 @@ impl NodeStore for SqliteStore {
     }
 
     async fn node_standing(&self, id: NodeId) -> Result<Option<NodeStanding>, StoreError> {
-        let found: Option<(bool,)> = sqlx::query_as("SELECT revoked_at IS NOT NULL FROM nodes WHERE node_id = $1")
+        let sql =
+            "SELECT revoked_at IS NOT NULL AS is_revoked, secret_hash, asked_by_hash FROM nodes WHERE node_id = $1";
+        let found: Option<StandingRow> = sqlx::query_as(sql)
             .bind(id.to_string())
             .fetch_optional(&self.readers)
             .await
             .map_err(unavailable("node_standing"))?;
-        Ok(found.map(|(is_revoked,)| NodeStanding { is_revoked }))
+        found.map(StandingRow::standing).transpose()
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {

@@ -3,7 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::fixture::{all, at, join_token, joining, new_join_token, node, when};
-use crate::{Store, StoreError, id::NodeId, node::NodeCertificate, secret::SecretHash, token::NewJoinToken};
+use crate::{
+    Store, StoreError,
+    id::NodeId,
+    node::{NodeCertificate, NodeKeys},
+    secret::SecretHash,
+    token::NewJoinToken,
+};
 
 /// As many nodes join as the token allows.
 pub async fn a_join_token_is_used_up(store: &dyn Store) {
@@ -26,6 +32,8 @@ pub async fn a_lost_answer_does_not_use_a_join_token_up_twice(store: &dyn Store)
     assert_eq!((again.id, again.facts.slots), (first.id, 3));
     assert_eq!(store.node_by_secret(joining(2, "n1", 1).hash).await.unwrap(), Some(first.id));
     assert_eq!(store.node_by_secret(joining(1, "n1", 1).hash).await.unwrap(), None, "the lost secret opens nothing");
+    let standing = store.node_standing(first.id).await.unwrap().unwrap();
+    assert!(standing.keys.count(&joining(2, "n1", 1).hash) && !standing.keys.count(&joining(1, "n1", 1).hash));
     store.record_heartbeat(first.id, when(3)).await.unwrap();
     let late = store.join_node(joining(4, "n1", 1), hash, when(4)).await;
     assert!(late.is_err(), "a node that was heard of is not taken over");
@@ -52,6 +60,10 @@ pub async fn an_expired_join_token_joins_nobody(store: &dyn Store) {
     assert!(matches!(late, Err(StoreError::NotFound { .. })));
 }
 
+fn only(key: &str) -> NodeKeys {
+    NodeKeys { key: SecretHash::of(key), asked_by: None }
+}
+
 fn certificate(serial: &str) -> NodeCertificate {
     NodeCertificate { serial: serial.to_owned(), authority: "authority".to_owned(), expires_at: at(600) }
 }
@@ -61,12 +73,13 @@ pub async fn a_certificate_is_remembered(store: &dyn Store) {
     let joined = node(store, 1, 1).await;
     assert_eq!((joined.certificate, joined.revoked_at), (None, None));
     for serial in ["a", "b"] {
-        let key = SecretHash::of(serial);
-        store.record_certificate(joined.id, key, certificate(serial), when(2)).await.unwrap();
+        let keys = NodeKeys { key: SecretHash::of(serial), asked_by: Some(SecretHash::of("before")) };
+        store.record_certificate(joined.id, keys, certificate(serial), when(2)).await.unwrap();
         assert_eq!(store.node(joined.id).await.unwrap().unwrap().certificate, Some(certificate(serial)));
+        assert_eq!(store.node_standing(joined.id).await.unwrap().unwrap().keys, keys);
     }
     let unknown = NodeId::new(ulid::Ulid::nil());
-    let nobody = store.record_certificate(unknown, SecretHash::of("c"), certificate("c"), when(2)).await;
+    let nobody = store.record_certificate(unknown, only("c"), certificate("c"), when(2)).await;
     assert!(matches!(nobody, Err(StoreError::NotFound { .. })));
     let rows = store.audit(all()).await.unwrap();
     let given = rows.iter().filter(|row| row.action == "node.certify");
@@ -82,7 +95,7 @@ pub async fn a_revoked_node_gets_no_certificate(store: &dyn Store) {
     assert_eq!(store.revoke_node(joined.id, when(5)).await.unwrap().revoked_at, Some(at(5)));
     assert_eq!(store.revoke_node(joined.id, when(6)).await.unwrap().revoked_at, Some(at(5)), "once is enough");
     assert_eq!(standing().await, Some(true));
-    let refused = store.record_certificate(joined.id, SecretHash::of("k"), certificate("a"), when(7)).await;
+    let refused = store.record_certificate(joined.id, only("k"), certificate("a"), when(7)).await;
     assert!(matches!(refused, Err(StoreError::Conflict { code: "node.revoked", .. })));
     let unknown = NodeId::new(ulid::Ulid::nil());
     assert!(matches!(store.revoke_node(unknown, when(7)).await, Err(StoreError::NotFound { .. })));
@@ -92,7 +105,7 @@ pub async fn a_revoked_node_gets_no_certificate(store: &dyn Store) {
 /// Two nodes with one key could not be told apart.
 pub async fn a_key_belongs_to_one_node(store: &dyn Store) {
     let (first, second) = (node(store, 1, 1).await, node(store, 2, 1).await);
-    let key = joining(1, "n1", 1).hash;
+    let key = NodeKeys { key: joining(1, "n1", 1).hash, asked_by: None };
     let taken = store.record_certificate(second.id, key, certificate("a"), when(2)).await.unwrap_err();
     assert!(matches!(taken, StoreError::Conflict { code: "node.key_taken", .. }), "{taken}");
     join_token(store, "join", 1).await;

@@ -10,8 +10,8 @@ use fettle_model::{
 use fettle_plane::RunningPlane;
 use fettle_wire::node::{
     AckRequest, CompleteRequest, ExtendRequest, ExtendResponse, FailRequest, HeartbeatRequest, Lease, PullFree,
-    PullHello, PullRequest, PullResponse, RegisterRequest, RegisterResponse, ReportRequest, ReportResponse, Verdict,
-    node_protocol_client::NodeProtocolClient, pull_request, pull_response,
+    PullHello, PullRequest, PullResponse, RegisterRequest, RegisterResponse, RenewRequest, ReportRequest,
+    ReportResponse, Verdict, node_protocol_client::NodeProtocolClient, pull_request, pull_response,
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -75,6 +75,13 @@ impl FakeHost {
     pub(crate) async fn register_again(&mut self, slots: u32) -> Result<RegisterResponse, Status> {
         let message = registration(&self.name, slots, &self.id);
         Ok(self.client.register(with(&self.secret, message)).await?.into_inner())
+    }
+
+    /// Asks for a certificate.
+    pub(crate) async fn renew(&mut self) -> Result<(), Status> {
+        let certificate_request = fettle_identity::Key::generate().unwrap().request().unwrap();
+        let message = RenewRequest { node_id: self.id.clone(), certificate_request };
+        self.client.renew(with(&self.secret, message)).await.map(drop)
     }
 
     /// Says that it is alive.

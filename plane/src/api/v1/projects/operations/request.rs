@@ -16,6 +16,16 @@ use crate::{
 /// A year.
 const LONGEST_SECONDS: u32 = 366 * 24 * 60 * 60;
 
+/// What is wrong with the longest that a run may take.
+pub(super) fn timeout(seconds: Option<u32>) -> Option<Violation> {
+    out_of_bounds("/timeout_seconds", seconds, 1, LONGEST_SECONDS)
+}
+
+fn out_of_bounds(pointer: &str, number: Option<u32>, least: u32, most: u32) -> Option<Violation> {
+    number.filter(|number| !(least..=most).contains(number))?;
+    Some(Violation::new(pointer, format!("write a number from {least} to {most}")))
+}
+
 /// An operation that is asked for.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -110,16 +120,9 @@ impl NewOperationRequest {
         if self.correlation_id.as_deref().is_some_and(|id| !is_key(id)) {
             found.push(Violation::new("/correlation_id", "write 1 to 200 visible ASCII characters"));
         }
-        let numbers = [
-            ("/priority", self.priority.map(u32::from), 0, 9),
-            ("/timeout_seconds", self.timeout_seconds, 1, LONGEST_SECONDS),
-            ("/max_parallel_nodes", self.max_parallel_nodes, 1, u32::MAX),
-        ];
-        for (pointer, number, least, most) in numbers {
-            if number.is_some_and(|number| !(least..=most).contains(&number)) {
-                found.push(Violation::new(pointer, format!("write a number from {least} to {most}")));
-            }
-        }
+        found.extend(out_of_bounds("/priority", self.priority.map(u32::from), 0, 9));
+        found.extend(timeout(self.timeout_seconds));
+        found.extend(out_of_bounds("/max_parallel_nodes", self.max_parallel_nodes, 1, u32::MAX));
         let target = match self.target_selector.read() {
             Ok(target) if found.is_empty() => target,
             Ok(_) => return Err(Problem::invalid(found)),

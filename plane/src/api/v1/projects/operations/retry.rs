@@ -4,7 +4,7 @@ use axum::{Json, extract::State as Extracted};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{find, view::OperationView, whole};
+use super::{find, request::timeout, view::OperationView, whole};
 use crate::{
     api::{
         Problem,
@@ -50,6 +50,9 @@ pub(crate) async fn retry(
 ) -> Result<Json<OperationView>, Problem> {
     let operation = find(&state, &project, &id).await?;
     let RetryRequest { nodes, accept_unknown, timeout_seconds } = body;
+    if let Some(violation) = timeout(timeout_seconds) {
+        return Err(Problem::invalid(vec![violation]));
+    }
     let wanted = Retry { nodes, accept_unknown, timeout_seconds };
     let again = retry::retry(&state, &project, operation, wanted, caller.context()).await?;
     Ok(Json(whole(&state, again).await?))
