@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark that cannot measure should stop")]
 #![allow(clippy::panic, reason = "a benchmark that cannot measure should stop")]
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/it/common/mod.rs"]
 mod common;
 
 use std::{

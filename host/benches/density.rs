@@ -10,7 +10,7 @@
     reason = "a benchmark that cannot measure should stop"
 )]
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/it/common/mod.rs"]
 mod common;
 
 use std::{process::Command, sync::Arc, time::Duration};

@@ -9,7 +9,7 @@
     reason = "a benchmark that cannot measure should stop"
 )]
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/it/common/mod.rs"]
 mod common;
 #[path = "step/recorded.rs"]
 mod recorded;

@@ -40,11 +40,11 @@ impl Database {
     ) -> Result<Arc<dyn Store>, DatabaseError> {
         Ok(match self {
             Self::DataDirectory => {
-                let opened = SqliteStore::open(&data_directory.join(FILE), listener).await;
+                let opened = Box::pin(SqliteStore::open(&data_directory.join(FILE), listener)).await;
                 Arc::new(opened.map_err(DatabaseError::DataDirectory)?)
             }
             Self::Postgres(address) => {
-                let opened = PostgresStore::open(address, listener).await;
+                let opened = Box::pin(PostgresStore::open(address, listener)).await;
                 Arc::new(opened.map_err(DatabaseError::Postgres)?)
             }
         })

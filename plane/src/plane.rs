@@ -116,7 +116,7 @@ impl Plane {
     /// When the configuration, the data directory or the address cannot be used.
     pub async fn start(config: PlaneConfig) -> Result<RunningPlane, StartError> {
         let artifacts = supplier(&config)?;
-        Self::start_with(config, artifacts).await
+        Box::pin(Self::start_with(config, artifacts)).await
     }
 
     /// Starts a plane with another source of artifacts.

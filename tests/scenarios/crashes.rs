@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use fettle_host::executor::journal::Journal;
@@ -37,11 +37,15 @@ struct Scenario<'a> {
     inputs: Value,
 }
 
+/// What a host keeps of the components that it has compiled.
+const COMPILED: &str = "code-cache";
+
 impl Scenario<'_> {
     /// Runs once with this variable in the victim's environment, restarting it when it dies. Answers how
     /// the operation ended and whether the victim died.
     async fn run(&self, victim: Victim, variable: (&str, &str)) -> (Fleet, Value, bool) {
         let mut fleet = Fleet::prepare(PROGRAMS, &self.supply.trust).await;
+        copy(&self.compiled(), &fleet.host_directory().join(COMPILED));
         let environment = vec![(variable.0.to_owned(), variable.1.to_owned())];
         match victim {
             Victim::Host => fleet.host_environment = environment,
@@ -74,6 +78,35 @@ impl Scenario<'_> {
         .await;
         (fleet, operation, died)
     }
+
+    /// What hosts of later runs need not compile again. No point is on the way to it.
+    fn compiled(&self) -> PathBuf {
+        self.supply.directory().join(COMPILED)
+    }
+
+    /// Runs once without a crash; the points that were passed.
+    async fn trace(&self, victim: Victim) -> (Fleet, Value, Vec<String>) {
+        let trace = self.supply.directory().join("trace");
+        let (fleet, operation, died) = self.run(victim, ("FETTLE_CRASH_TRACE", trace.to_str().unwrap())).await;
+        assert!(!died, "it died without a crash\n{}", fleet.logs());
+        copy(&fleet.host_directory().join(COMPILED), &self.compiled());
+        (fleet, operation, points(&trace))
+    }
+}
+
+/// Copies a directory with the permissions of all that is in it, when it is there.
+fn copy(from: &Path, to: &Path) {
+    let Ok(entries) = std::fs::read_dir(from) else { return };
+    std::fs::create_dir_all(to).unwrap();
+    for entry in entries.map(Result::unwrap) {
+        let (path, copied) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &copied);
+        } else {
+            std::fs::copy(&path, &copied).unwrap();
+        }
+    }
+    std::fs::set_permissions(to, std::fs::metadata(from).unwrap().permissions()).unwrap();
 }
 
 /// Starts the victim again when it has died; without the variable, so that it dies once.
@@ -183,11 +216,10 @@ async fn every_point_survives(victim: Victim) {
     let sources = supply.publish(RENDER, POLICY).await;
     let scenario =
         Scenario { supply: &supply, sources: &sources, operation_type: "test.render", inputs: json!({"text": "kept"}) };
-    let trace = supply.directory().join("trace");
-    let (_fleet, operation, died) = scenario.run(victim, ("FETTLE_CRASH_TRACE", trace.to_str().unwrap())).await;
-    assert!(!died && operation["status"] == "succeeded", "{operation:#}");
+    let (_fleet, operation, points) = scenario.trace(victim).await;
+    assert_eq!(operation["status"], "succeeded", "{operation:#}");
     // Each once: several planes have the same points.
-    let points: BTreeSet<String> = points(&trace).into_iter().collect();
+    let points: BTreeSet<String> = points.into_iter().collect();
     assert!(points.len() >= 12, "the trace has only {} points; is the feature crash-points on?", points.len());
     let names: BTreeSet<&str> = points.iter().filter_map(|point| Some(point.rsplit_once(':')?.0)).collect();
     for name in names {
@@ -219,11 +251,9 @@ async fn a_command_that_may_not_be_repeated_is_never_run_twice() {
         operation_type: "test.consume",
         inputs: json!({"directory": directory.path().join(name)}),
     };
-    let trace = supply.directory().join("trace");
-    let (_fleet, operation, _) =
-        scenario("first").run(Victim::Host, ("FETTLE_CRASH_TRACE", trace.to_str().unwrap())).await;
+    let (_fleet, operation, points) = scenario("first").trace(Victim::Host).await;
     assert_eq!(operation["status"], "succeeded", "{operation:#}");
-    let runs = points(&trace).into_iter().enumerate().map(|(index, point)| {
+    let runs = points.into_iter().enumerate().map(|(index, point)| {
         let scenario = scenario(&format!("point-{index}"));
         async move {
             let (mut fleet, operation, _) = scenario.run(Victim::Host, ("FETTLE_CRASH_AT", &point)).await;
@@ -246,10 +276,9 @@ async fn what_may_happen_once_happens_once_wherever_its_host_is_killed_when_its_
     let supply = Supply::with(&["ticket", "noop"]).await;
     let sources = supply.publish(&ticket("once", "unsure: true", ""), TICKETS).await;
     let scenario = Scenario { supply: &supply, sources: &sources, operation_type: "test.once", inputs: json!({}) };
-    let trace = supply.directory().join("trace");
-    let (_fleet, operation, _) = scenario.run(Victim::Host, ("FETTLE_CRASH_TRACE", trace.to_str().unwrap())).await;
+    let (_fleet, operation, points) = scenario.trace(Victim::Host).await;
     assert_eq!(step(&operation, "draw")["settlement"]["finding"], "finished", "{operation:#}");
-    let runs = points(&trace).into_iter().map(|point| {
+    let runs = points.into_iter().map(|point| {
         let scenario = &scenario;
         async move {
             let (mut fleet, operation, _) = scenario.run(Victim::Host, ("FETTLE_CRASH_AT", &point)).await;
@@ -271,10 +300,8 @@ async fn a_transfer_that_is_killed_at_any_point_ends_with_the_right_bytes() {
     let sources = supply.publish(&transfers::pull(supply.address()), POLICY).await;
     let inputs = json!({"model": model});
     let scenario = Scenario { supply: &supply, sources: &sources, operation_type: "test.transfer", inputs };
-    let trace = supply.directory().join("trace");
-    let (_fleet, operation, _) = scenario.run(Victim::Host, ("FETTLE_CRASH_TRACE", trace.to_str().unwrap())).await;
+    let (_fleet, operation, points) = scenario.trace(Victim::Host).await;
     assert_eq!(operation["status"], "succeeded", "{operation:#}");
-    let points = points(&trace);
     assert!(points.iter().any(|point| point.starts_with("transfer::progress")), "{points:?}");
     let runs = points.into_iter().map(|point| {
         let (scenario, content) = (&scenario, &content);
@@ -292,11 +319,10 @@ async fn every_denial_is_audited_once(victim: Victim) {
     let supply = Supply::with(&["file-render", "noop"]).await;
     let sources = supply.publish(DENIED, POLICY).await;
     let scenario = Scenario { supply: &supply, sources: &sources, operation_type: "test.denied", inputs: json!({}) };
-    let trace = supply.directory().join("trace");
-    let (fleet, operation, _) = scenario.run(victim, ("FETTLE_CRASH_TRACE", trace.to_str().unwrap())).await;
+    let (fleet, operation, points) = scenario.trace(victim).await;
     assert_eq!(operation["denials"].as_array().unwrap().len(), 1, "{operation:#}");
     drop(fleet);
-    let runs = points(&trace).into_iter().map(|point| {
+    let runs = points.into_iter().map(|point| {
         let scenario = &scenario;
         async move {
             let (mut fleet, operation, _) = scenario.run(victim, ("FETTLE_CRASH_AT", &point)).await;
@@ -358,10 +384,9 @@ async fn what_an_interrupted_attempt_changed_is_undone_too() {
         operation_type: "test.undone",
         inputs: json!({"model": model, "directory": directory.path()}),
     };
-    let trace = supply.directory().join("trace");
-    let (_fleet, operation, _) = scenario.run(Victim::Host, ("FETTLE_CRASH_TRACE", trace.to_str().unwrap())).await;
+    let (_fleet, operation, points) = scenario.trace(Victim::Host).await;
     assert_eq!(step(&operation, "pull")["changed"], true, "{operation:#}");
-    let runs = points(&trace).into_iter().map(|point| {
+    let runs = points.into_iter().map(|point| {
         let scenario = &scenario;
         async move {
             let (mut fleet, operation, _) = scenario.run(Victim::Host, ("FETTLE_CRASH_AT", &point)).await;

@@ -1,9 +1,12 @@
 //! `cargo xtask components`: authors may build with `cargo component build`; what it makes must have
 //! the same world as what plain cargo makes.
 
+use std::process::Command;
+
 use crate::{
     steps,
-    tools::{self, cargo, has, target},
+    test::WHAT,
+    tools::{self, cargo, cargo_of_the_run, has, target},
 };
 
 /// The command.
@@ -21,8 +24,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
         command.args(["-p", &step.package]);
     }
     tools::run(&mut command)?;
-    let mut compare = cargo();
-    compare.args(["run", "--quiet", "-p", "fettle-step-testing", "--example", "worlds", "--"]);
+    // With the features that the tests want, or everything below it would be compiled once more.
+    tools::run(cargo_of_the_run().args(["build", "--quiet", "--example", "worlds"]).args(WHAT))?;
+    let mut compare = Command::new(target().join("debug/examples/worlds"));
     compare.arg(target().join("wasm32-wasip2/step")).arg(target().join("wasm32-wasip1/step"));
     tools::run(&mut compare)
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     python, steps,
-    tools::{self, cargo, ensure, has},
+    tools::{self, cargo_of_the_run, ensure, has},
 };
 
 /// How to test.
@@ -28,20 +28,20 @@ const PARTS: [(&str, &str); 4] = [
 const POSTGRESQL: &str = "postgresql";
 
 /// Everything, with the points at which scenarios kill the programs.
-const WHAT: [&str; 3] = ["--workspace", "--features", "fettle-tests/crash-points"];
+pub(crate) const WHAT: [&str; 3] = ["--workspace", "--features", "fettle-tests/crash-points"];
 
-/// Scenarios that run again with the plane on PostgreSQL, and once more with several planes over it, behind a client that
-/// asks one after the other: what goes from end to end.
+/// Scenarios that run again with several planes over PostgreSQL, behind a client that asks one after the other: what goes
+/// from end to end. What one plane does there is among it.
 const AGAIN: &str = "package(fettle-tests) and binary(scenarios) and (test(submissions::) or test(stage_a_model::) \
      or test(interruptions::) or test(refusals::))";
 
-/// The plane that is killed at each of its writes. With several planes each of them is, which takes long and says
-/// nothing new: `planes::` kills whole planes.
+/// The plane that is killed at each of its writes, once more on PostgreSQL. With several planes each of them is, which takes
+/// long and says nothing new: `planes::` kills whole planes.
 const KILLED: &str =
     "package(fettle-tests) and binary(scenarios) and test(the_plane_survives_a_kill_at_every_store_write)";
 
 fn tests(options: &Options) -> std::process::Command {
-    let mut command = cargo();
+    let mut command = cargo_of_the_run();
     command.env("RUST_BACKTRACE", "0");
     if options.all {
         command.env("FETTLE_TEST_ALL", "1");
@@ -87,10 +87,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         if has("cargo-nextest") { &["nextest", "run"] } else { &["test", "--lib", "--bins", "--tests"] };
     tools::run(tests(options).args(runner).args(WHAT).arg("--no-fail-fast").args(options.filter.as_deref()))?;
     if has("cargo-nextest") && options.filter.is_none() && !missing.contains(&POSTGRESQL) {
-        for (planes, what) in [("1", format!("({AGAIN}) or ({KILLED})")), ("3", AGAIN.to_owned())] {
+        for (planes, what) in [("1", KILLED), ("3", AGAIN)] {
             let mut again = tests(options);
             again.env("FETTLE_TEST_DATABASE", "postgres").env("FETTLE_TEST_PLANES", planes).args(runner).args(WHAT);
-            tools::run(again.args(["--no-fail-fast", "-E", &what]))?;
+            tools::run(again.args(["--no-fail-fast", "-E", what]))?;
         }
     }
     if !missing.is_empty() {

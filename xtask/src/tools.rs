@@ -17,8 +17,20 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// The cargo that runs this.
+/// What `.ci/run` puts in the way of the compiler and of rustdoc, to lint and to document while it builds.
+const IN_THE_WAY: [&str; 3] = ["RUSTC_WORKSPACE_WRAPPER", "CLIPPY_ARGS", "RUSTDOC"];
+
+/// The cargo that runs this. What it builds is what anybody would get.
 pub(crate) fn cargo() -> Command {
+    let mut command = cargo_of_the_run();
+    for name in IN_THE_WAY {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The cargo that runs this, with all that its caller wants of it: what was built before is not built again.
+pub(crate) fn cargo_of_the_run() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command

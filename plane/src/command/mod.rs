@@ -60,7 +60,7 @@ pub fn run() -> ExitCode {
     let done = runtime.block_on(async {
         let place = arguments.place.place()?;
         match arguments.command {
-            Command::Serve(serve) => serve.run(place).await,
+            Command::Serve(serve) => Box::pin(serve.run(place)).await,
             Command::Token(command) => command.run(&place).await,
             Command::JoinToken(command) => command.run(&place).await,
             Command::Authority(command) => command.run(&place),

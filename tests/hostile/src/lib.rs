@@ -1,7 +1,7 @@
 //! `testing.hostile@v1`: exceeds one limit after the other, on request. Never part of a catalog.
 //!
 //! What a Rust program cannot do (many memories, many instances, growing tables) is written as text in
-//! host/tests/hostile/forms.rs.
+//! host/tests/it/hostile/forms.rs.
 
 mod attack;
 #[cfg(target_arch = "wasm32")]

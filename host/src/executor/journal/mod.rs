@@ -208,7 +208,7 @@ impl Journal {
             .foreign_keys(true);
         let pool = |connections| SqlitePoolOptions::new().max_connections(connections);
         let writing = pool(1).connect_with(options.clone()).await.map_err(error)?;
-        sqlx::migrate!("./migrations").run(&writing).await.map_err(|source| error(source.into()))?;
+        sqlx_macros::migrate!("./migrations").run(&writing).await.map_err(|source| error(source.into()))?;
         let mut connection = writing.acquire().await.map_err(error)?.detach();
         let retention = Retention::load(&mut connection, cassettes).await?;
         let book = Some(Book::load(&mut connection).await?);

@@ -51,7 +51,7 @@ impl Ears {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
-            stopped.run_until_cancelled(hearing.run(first)).await;
+            stopped.run_until_cancelled(Box::pin(hearing.run(first))).await;
         });
         Ok(Self { stop, task: Mutex::new(Some(task)) })
     }

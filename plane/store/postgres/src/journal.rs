@@ -12,7 +12,8 @@ pub(crate) use fettle_store_rows::step::clean;
 use fettle_store_rows::{audit as audit_rows, report::Lines};
 use jiff::Timestamp;
 use serde_json::Value;
-use sqlx::{FromRow, PgConnection};
+use sqlx::PgConnection;
+use sqlx_macros::FromRow;
 
 use crate::row;
 

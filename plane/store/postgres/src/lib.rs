@@ -39,7 +39,7 @@ pub use crate::{connection::Address, error::OpenError};
 use crate::{ears::Ears, lane::Lane, reader::Reader, writer::Writer};
 
 /// From the first version of the tables to this one.
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+static MIGRATIONS: Migrator = sqlx_macros::migrate!("./migrations");
 
 /// Fails where nothing can be written, and changes nothing.
 const WRITES: &str = "WITH nothing AS (UPDATE journal SET only_one = TRUE WHERE NOT only_one)
@@ -65,13 +65,13 @@ impl PostgresStore {
     /// When the database cannot be reached or used, or was written by a newer version.
     pub async fn open(address: &Address, listener: Arc<dyn Listener>) -> Result<Self, OpenError> {
         let options = Arc::new(address.options());
-        let mut connection = connection::first(&options).await?;
+        let mut connection = Box::pin(connection::first(&options)).await?;
         connection::without_limits(&mut connection).await.map_err(|error| OpenError::of(&options, error))?;
-        MIGRATIONS.run(&mut connection).await.map_err(|error| OpenError::of_migration(&options, error))?;
+        Box::pin(MIGRATIONS.run(&mut connection)).await.map_err(|error| OpenError::of_migration(&options, error))?;
         connection::with_limits(&mut connection).await.map_err(|error| OpenError::of(&options, error))?;
         let writes_as = Arc::new(AtomicU32::new(0));
         let reader = Reader::new(&options);
-        let ears = Ears::start(&options, Arc::clone(&listener), Arc::clone(&writes_as)).await?;
+        let ears = Box::pin(Ears::start(&options, Arc::clone(&listener), Arc::clone(&writes_as))).await?;
         let writer = Writer::start(options, connection, listener, writes_as);
         let (extensions, reports, endings) = (Lane::default(), Lane::default(), Lane::default());
         let most_leases = Arc::new(AtomicU32::new(MOST_LEASES));

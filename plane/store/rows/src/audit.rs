@@ -7,7 +7,7 @@ use fettle_store::{
     context::Context,
     project::Project,
 };
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::{row, subject::Subject};
 

@@ -10,7 +10,7 @@ use fettle_store::{
     context::Context,
     definition::{DefinitionChange, DefinitionStatus, DefinitionVersion, NewDefinitionVersion},
 };
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::row;
 

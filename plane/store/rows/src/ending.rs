@@ -6,7 +6,7 @@ use fettle_model::{
 };
 use fettle_store::{StoreError, event::EventKind};
 use serde_json::{Value, json};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::{
     row,

@@ -4,7 +4,7 @@ use fettle_store::{
     StoreError,
     event::{Event, EventKind},
 };
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::row;
 

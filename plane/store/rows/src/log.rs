@@ -3,7 +3,7 @@
 use fettle_model::task::{LogLevel, LogLine};
 use fettle_store::{StoreError, log::LogRecord};
 use serde::{Deserialize, Serialize};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::row;
 

@@ -5,7 +5,7 @@ use fettle_store::{
     node::{Node, NodeCertificate, NodeFacts, NodeKeys, NodeStanding},
     secret::SecretHash,
 };
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::row;
 

@@ -5,7 +5,7 @@ use fettle_store::{
     node_set::{NodeSet, NodeSetKind},
     project::Project,
 };
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::row;
 

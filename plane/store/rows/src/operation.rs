@@ -10,7 +10,7 @@ use fettle_store::{
     operation::{Concurrency, Ending, NewOperation, Operation, OperationState, Step, StepState, Terms, TriggerSource},
     project::Project,
 };
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::row;
 

@@ -12,7 +12,7 @@ use fettle_store::{
     project::Project,
 };
 use serde_json::{Value, json};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::row;
 

@@ -8,7 +8,7 @@ use fettle_store::{
     id::{NodeId, OperationId},
     operation::Operation,
 };
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 /// A task that a newer one replaces.
 #[derive(Clone, Debug, FromRow)]

@@ -12,7 +12,7 @@ use fettle_store::{
     log::{ClosedSegment, LogRecord, SegmentBounds},
     page::Page,
 };
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::{log::LogRow, row};
 

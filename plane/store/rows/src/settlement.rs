@@ -16,7 +16,7 @@ use fettle_store::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::{
     row,

@@ -10,7 +10,7 @@ use fettle_store::{StoreError, context::Context, fact::Fact};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::{
     log::{Kept, kept, prefix},

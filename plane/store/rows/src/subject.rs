@@ -4,7 +4,7 @@ use fettle_store::{
     StoreError, change::Change, context::Context, fact::About, id::OperationId, operation::NewOperation,
 };
 use serde_json::{Value, json};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::row;
 

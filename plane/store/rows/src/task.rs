@@ -15,7 +15,7 @@ use fettle_store::{
     task::{Lease, LeaseKey, Verdict},
 };
 use serde_json::Value;
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::{row, settlement::Inquiry, subject::Subject};
 

@@ -5,7 +5,7 @@ use fettle_store::{
     context::Context,
     token::{Access, NewToken, ProjectRole, Token},
 };
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::row;
 

@@ -12,7 +12,7 @@ use fettle_store::{
     task::{ReadyTask, Wanted},
 };
 use jiff::Timestamp;
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::row;
 

@@ -7,7 +7,7 @@ use fettle_store::{
     project::Project,
     webhook::{DeadLetter, MOST_WEBHOOKS, SigningSecret, Webhook, WebhookChange, WebhookScope, WebhookState},
 };
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::{event::EventRow, row};
 

@@ -40,7 +40,7 @@ use sqlx::{
 use crate::{error::unavailable, lane::Lane, writer::Writer};
 
 /// From the first version of the tables to this one.
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+static MIGRATIONS: Migrator = sqlx_macros::migrate!("./migrations");
 
 /// Connections that read at the same time.
 const READERS: u32 = 4;

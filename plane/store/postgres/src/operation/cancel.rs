@@ -7,7 +7,7 @@ use fettle_store_rows::{
     subject::Subject,
 };
 
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use super::{ending, operations};
 use crate::{

@@ -13,7 +13,7 @@ use fettle_store::{
 use fettle_store_rows::subject::Subject;
 pub(crate) use fettle_store_rows::task::Held;
 use jiff::Timestamp;
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::{
     lane::Together,

@@ -15,7 +15,7 @@ use fettle_store_rows::{
     waiting::{Candidate, NodeState, Queue, depths},
 };
 use jiff::Timestamp;
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use super::{
     admission::{self, node_columns},

@@ -2,7 +2,7 @@
 
 use fettle_store::{StoreError, context::Context, id::NodeId, task::ReadyTask};
 use fettle_store_rows::waiting::{Candidate, LOOKED_AT, Organisation, Queue, ReadyRow};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::{
     reader::Reader,

@@ -12,7 +12,7 @@ use fettle_store::{
 };
 pub(crate) use fettle_store_rows::task::Held;
 use jiff::Timestamp;
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::{error::unavailable, lane::Together, operation::subject, row, writer::Unit};
 

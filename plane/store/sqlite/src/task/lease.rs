@@ -17,7 +17,8 @@ use fettle_store_rows::{
 };
 use jiff::Timestamp;
 use serde_json::Value;
-use sqlx::{FromRow, SqliteConnection};
+use sqlx::SqliteConnection;
+use sqlx_macros::FromRow;
 
 use super::{admission, queue};
 use crate::{audit, error::unavailable, row, writer::Unit};
