@@ -76,7 +76,7 @@ fn an_ordinary_user_runs_programs_and_writes_files_and_is_told_what_it_cannot() 
     std::fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
     let mut again = Command::new(binary);
     again
-        .args(["--exact", "the_other_half_as_an_ordinary_user", "--ignored", "--nocapture"])
+        .args(["--exact", "ordinary_user::the_other_half_as_an_ordinary_user", "--ignored", "--nocapture"])
         .env("TMPDIR", directory.path())
         .env("FETTLE_TEST_ORDINARY", "yes");
     let output = as_ordinary_user(&mut again).output().unwrap();

@@ -209,14 +209,15 @@ async fn proxy_variables_are_not_obeyed() {
     let trap = FaultyProxy::start(world.registry.address()).await;
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     child
-        .args(["--exact", "child_fetches_a_manifest", "--ignored", "--nocapture"])
+        .args(["--exact", "outages::child_fetches_a_manifest", "--ignored", "--nocapture"])
         .envs(
             ["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"]
                 .map(|name| (name, format!("http://{}", trap.address()))),
         )
         .env("FETTLE_TEST_REFERENCE", world.direct().at(reference.digest).to_string());
     let output = tokio::task::spawn_blocking(move || child.output().unwrap()).await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
     assert_eq!(trap.requests(), 0);
 }
 
