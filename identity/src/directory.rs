@@ -99,10 +99,26 @@ impl Directory {
     /// When files cannot be used, are damaged, or a key is open to others.
     pub fn open_or_create(&self, validity: Validity, serial: Serial) -> Result<Standing, DirectoryError> {
         if !self.0.join(SIGNS).exists() {
-            let first = self.add(validity, serial)?;
-            self.sign_with(first)?;
+            // Planes that share it may start at the same time.
+            let _alone = self.alone()?;
+            if !self.0.join(SIGNS).exists() {
+                let first = self.add(validity, serial)?;
+                self.sign_with(first)?;
+            }
         }
         self.open()
+    }
+
+    /// Keeps all others from making the first one, for as long as the answer is kept.
+    fn alone(&self) -> Result<std::fs::File, DirectoryError> {
+        let path = self.0.join(".lock");
+        let lock = || {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
+            let file = std::fs::File::create(&path)?;
+            file.lock()?;
+            Ok(file)
+        };
+        lock().map_err(|source| DirectoryError::File { path: path.clone(), source })
     }
 
     /// Reads them.

@@ -73,6 +73,9 @@ impl Refusal {
             if let Some(error) = error.downcast_ref::<TlsError>() {
                 return Self::of_tls(error);
             }
+            if let Some(refusal) = error.downcast_ref::<Self>() {
+                return *refusal;
+            }
             // What an I/O error wraps is not among its sources.
             next = match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
                 Some(inner) => Some(inner),
@@ -114,10 +117,12 @@ impl Refusal {
     }
 }
 
+impl Error for Refusal {}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Expired => "the certificate has expired; renew it, or register again",
+            Self::Expired => "the certificate has expired; renew it, or join again",
             Self::NotYetValid => "the certificate does not count yet; check the clocks of both machines",
             Self::UnknownAuthority => "the certificate is not signed by an authority that counts here",
             Self::WrongPurpose => "the certificate was made for another purpose: a node's makes no plane",

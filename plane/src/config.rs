@@ -15,7 +15,7 @@ use crate::{database::Database, upkeep::Retention, webhook::WebhookConfig};
 /// How a plane runs. [`PlaneConfig::new`] is right for most.
 #[derive(Clone, Debug)]
 pub struct PlaneConfig {
-    /// Where REST is served, and on loopback the node protocol in clear. Port 0 takes a free one.
+    /// Where REST is served. Port 0 takes a free one.
     pub listen: SocketAddr,
     /// Where nodes connect, over mutual TLS. Port 0 takes a free one.
     pub node_listen: SocketAddr,
@@ -26,8 +26,6 @@ pub struct PlaneConfig {
     pub certificate_lifetime: Duration,
     /// How long after its certificate has expired a node may come back by itself.
     pub rejoin_within: Duration,
-    /// Whether nodes are let in at `listen` too, in clear and with a secret instead of a certificate. Only on loopback.
-    pub clear_nodes: bool,
     /// Whether `listen` may be reachable from other machines. It speaks no TLS.
     pub allow_remote: bool,
     /// Where everything is kept. Only this user may enter it.
@@ -106,7 +104,6 @@ impl PlaneConfig {
             authority_directory: None,
             certificate_lifetime: Duration::from_secs(24 * 3600),
             rejoin_within: Duration::from_secs(7 * 24 * 3600),
-            clear_nodes: true,
             allow_remote: false,
             data_directory: data_directory.into(),
             database: Database::default(),

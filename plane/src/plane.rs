@@ -195,6 +195,13 @@ impl RunningPlane {
         self.metrics.as_ref().map(Endpoint::address)
     }
 
+    /// The listener of nodes without its socket and without TLS, to measure what these cost.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub fn door(&self) -> crate::simulation::SimulatedDoor {
+        crate::simulation::SimulatedDoor::of(&self.state)
+    }
+
     /// Ends the streams, finishes the requests that are under way, and closes the store.
     pub async fn shutdown(mut self) {
         self.state.shutdown.cancel();

@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{
+    Extension, Router,
+    extract::{ConnectInfo, Request},
+    response::Response,
+};
+use fettle_identity::{Certificate, Refusal};
 use fettle_store::{Store, StoreError, change::Listener};
 use jiff::Timestamp;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use crate::{
     api,
@@ -19,7 +25,7 @@ use crate::{
         Projects, Rates,
         authorities::{Authorities, IdentityError},
     },
-    node::{Nodes, Refusals},
+    node::{self, Connection, Nodes, Refusals},
     observation::{Observer, PlaneMetrics},
     plane::{spare_leases, start_timers},
     policy::rego::Rego,
@@ -90,7 +96,8 @@ impl SimulatedPlane {
             definitions: Definitions::default(),
             nodes: Nodes::default(),
             authorities,
-            refusals: Refusals::default(),
+            // How many there are in a minute is a matter of how fast the simulation goes.
+            refusals: Refusals::all(),
             projects: Projects::default(),
             holdings: Holdings::default(),
             moves: Moves::default(),
@@ -105,9 +112,53 @@ impl SimulatedPlane {
         Ok(Self { state, timers })
     }
 
-    /// What is served at its address: REST and the node protocol, in clear.
+    /// What is served to people and programs.
     pub fn router(&self) -> Router {
         api::router(self.state.clone())
+    }
+
+    /// Where nodes come.
+    pub fn door(&self) -> SimulatedDoor {
+        SimulatedDoor::of(&self.state)
+    }
+}
+
+/// The listener of nodes, without its socket and without TLS.
+#[derive(Clone)]
+pub struct SimulatedDoor {
+    state: State,
+    nodes: Router,
+}
+
+impl SimulatedDoor {
+    pub(crate) fn of(state: &State) -> Self {
+        Self { state: state.clone(), nodes: node::router(state.clone()) }
+    }
+
+    /// All that is served to whoever shows this certificate, by one connection.
+    ///
+    /// # Errors
+    /// When the certificate does not count.
+    pub fn connection(&self, certificate: &Certificate) -> Result<Router, Refusal> {
+        self.check(certificate)?;
+        let connection = Connection::without_network(Some(certificate));
+        Ok(self.nodes.clone().layer(Extension(ConnectInfo(connection))))
+    }
+
+    fn check(&self, certificate: &Certificate) -> Result<(), Refusal> {
+        let current = self.state.authorities.current();
+        current.check(certificate, self.state.clock.now()).map(drop).map_err(|error| Refusal::of(&error))
+    }
+
+    /// Answers one request of whoever shows this certificate, as if it came by a connection of its own. That the key
+    /// belongs to the certificate is believed.
+    ///
+    /// # Errors
+    /// When the certificate does not count.
+    pub async fn answer(&self, certificate: Option<&Certificate>, mut request: Request) -> Result<Response, Refusal> {
+        certificate.map_or(Ok(()), |certificate| self.check(certificate))?;
+        request.extensions_mut().insert(ConnectInfo(Connection::without_network(certificate)));
+        Ok(self.nodes.clone().oneshot(request).await.unwrap_or_else(|never| match never {}))
     }
 }
 

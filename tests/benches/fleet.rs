@@ -1,10 +1,15 @@
-//! Ten thousand nodes on one plane: each with its own connection, its own stream of leases, and a heartbeat every ten
+//! Ten thousand nodes on one plane: each with its own certificate and connection, its own stream of leases, and a heartbeat every ten
 //! seconds. What that costs the plane, and how long after its submission a task reaches its node.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot measure should stop")]
 
+#[path = "../../plane/tests/it/support/member.rs"]
+#[expect(dead_code, reason = "shared with tests")]
+mod member;
+
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -13,14 +18,14 @@ use fettle_tests::{Fleet, Process, Programs, Supply};
 use fettle_wire::{
     convert,
     node::{
-        FailRequest, HeartbeatRequest, PullFree, PullHello, PullRequest, RegisterRequest,
-        node_protocol_client::NodeProtocolClient, pull_request, pull_response,
+        FailRequest, HeartbeatRequest, PullFree, PullHello, PullRequest, RegisterRequest, pull_request, pull_response,
     },
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, metadata::MetadataValue, transport::Endpoint};
+
+use member::Member;
 
 const PROGRAMS: Programs =
     Programs { host: env!("CARGO_BIN_EXE_host-under-test"), plane: env!("CARGO_BIN_EXE_plane-under-test") };
@@ -41,25 +46,16 @@ const FAILURE: &str = r#"{"class":"permanent","code":"bench.over","message":"thi
 /// When each operation reached its node.
 type Arrivals = Arc<Mutex<HashMap<String, Instant>>>;
 
-fn with<T>(secret: &str, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    let value: MetadataValue<_> = format!("Bearer {secret}").parse().unwrap();
-    request.metadata_mut().insert("authorization", value);
-    request
-}
-
 /// One node: joins, holds its stream, beats, and gives back what it is given.
-async fn node(plane: Endpoint, join: Arc<str>, number: usize, arrivals: Arrivals, ready: mpsc::Sender<()>) {
-    let channel = plane.connect().await.unwrap();
-    let mut client = NodeProtocolClient::new(channel);
+async fn node(plane: SocketAddr, join: Arc<str>, number: usize, arrivals: Arrivals, ready: mpsc::Sender<()>) {
     let name = format!("node-{number}");
     let register = RegisterRequest { name, host_version: "1.0.0".to_owned(), slots: 4, ..RegisterRequest::default() };
-    let joined = client.register(with(&join, register)).await.unwrap().into_inner();
-    let (node_id, secret) = (joined.node_id, joined.secret);
+    let member = Member::join(plane, &join, register).await.unwrap();
+    let (node_id, mut client) = (member.node_id.clone(), member.client(plane));
     let (requests, outgoing) = mpsc::channel(4);
     let hello = PullHello { node_id: node_id.clone(), free_slots: 4, ..PullHello::default() };
     requests.send(PullRequest { request: Some(pull_request::Request::Hello(hello)) }).await.unwrap();
-    let mut leases = client.pull(with(&secret, ReceiverStream::new(outgoing))).await.unwrap().into_inner();
+    let mut leases = client.pull(ReceiverStream::new(outgoing)).await.unwrap().into_inner();
     ready.send(()).await.unwrap();
     // Spread evenly: a fleet does not start in one moment.
     let first =
@@ -68,7 +64,7 @@ async fn node(plane: Endpoint, join: Arc<str>, number: usize, arrivals: Arrivals
     loop {
         tokio::select! {
             _ = beats.tick() => {
-                let beat = client.heartbeat(with(&secret, HeartbeatRequest { node_id: node_id.clone(), clock_milliseconds: 0 })).await;
+                let beat = client.heartbeat(HeartbeatRequest { node_id: node_id.clone(), clock_milliseconds: 0 }).await;
                 // The plane is gone: the measurement is over.
                 if beat.is_err() {
                     return;
@@ -87,7 +83,7 @@ async fn node(plane: Endpoint, join: Arc<str>, number: usize, arrivals: Arrivals
                     failure: FAILURE.to_owned(),
                     step_id: String::new(),
                 };
-                client.fail(with(&secret, over)).await.unwrap();
+                client.fail(over).await.unwrap();
                 let free = PullRequest { request: Some(pull_request::Request::Free(PullFree { free_slots: 4 })) };
                 requests.send(free).await.unwrap();
             }
@@ -150,18 +146,17 @@ async fn main() {
     let supply = Supply::with(&["noop"]).await;
     let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
     fleet.planes.heartbeat = HEARTBEAT;
-    fleet.planes.arguments.push("--clear-nodes".to_owned());
     fleet.planes.start().await;
     fleet.register(&supply.publish(DEFINITION, "revision: 1\n").await).await;
     let join: Arc<str> = fleet.join_token(u32::try_from(NODES).unwrap()).await.into();
-    let plane = Endpoint::from_shared(fleet.plane_address()).unwrap().tcp_nodelay(true);
+    let plane: SocketAddr = fleet.planes.node_address().parse().unwrap();
     let memory = |fleet: &Fleet| fleet.planes.first().map_or(0.0, Process::resident_mebibytes);
     let processor = |fleet: &Fleet| fleet.planes.first().map_or(0.0, Process::processor_seconds);
     let empty = memory(&fleet);
     let arrivals = Arrivals::default();
     let (ready, mut is_ready) = mpsc::channel(64);
     for number in 0..NODES {
-        tokio::spawn(node(plane.clone(), Arc::clone(&join), number, Arc::clone(&arrivals), ready.clone()));
+        tokio::spawn(node(plane, Arc::clone(&join), number, Arc::clone(&arrivals), ready.clone()));
         // So many at once that the plane has always something to do.
         if number >= TOGETHER {
             is_ready.recv().await.unwrap();

@@ -3,27 +3,33 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot measure should stop")]
 
-#[path = "../containment/member.rs"]
-#[expect(dead_code, reason = "shared with the attacks")]
+#[path = "../../plane/tests/it/support/member.rs"]
+#[expect(dead_code, reason = "shared with tests")]
 mod member;
 
-use std::{net::SocketAddr, time::Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
-use fettle_tests::{Fleet, Programs, Supply};
+use axum::serve::ListenerExt as _;
+use fettle_plane::{
+    Plane, PlaneConfig, RunningPlane,
+    administration::{Access, Administration, project},
+};
+use fettle_tests::Supply;
 use fettle_wire::node::{
     AckRequest, ExtendRequest, HeartbeatRequest, PullHello, PullRequest, PullResponse, RegisterRequest,
     node_protocol_client::NodeProtocolClient, pull_request, pull_response,
 };
 use futures::StreamExt as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Streaming, metadata::AsciiMetadataValue};
+use tonic::Streaming;
 
 use member::{Client, Member};
 
-const PROGRAMS: Programs =
-    Programs { host: env!("CARGO_BIN_EXE_host-under-test"), plane: env!("CARGO_BIN_EXE_plane-under-test") };
 const DEFINITION: &str = "operation_type: bench.lease\nversion: v1\nbackend_type: node_agent\ninput_schema: { type: object }\nsteps: [{ id: nothing, uses: noop@v1 }]\n";
 /// Connections of each kind, and how many are made at the same time.
 const CONNECTIONS: usize = 2_000;
@@ -32,62 +38,88 @@ const TOGETHER: usize = 4;
 const CALLS: usize = 5_000;
 
 /// A node, however it calls its plane.
-enum Node {
-    Certified { member: Box<Member>, plane: SocketAddr },
-    InClear { node_id: String, secret: AsciiMetadataValue, plane: String },
+struct Node {
+    member: Member,
+    way: Way,
+}
+
+enum Way {
+    /// Over TLS.
+    Certified(SocketAddr),
+    /// To a listener that believes whoever comes.
+    InClear(String),
 }
 
 fn facts(name: &str) -> RegisterRequest {
     RegisterRequest { name: name.to_owned(), host_version: "1".to_owned(), slots: 1, ..RegisterRequest::default() }
 }
 
-fn bearer(secret: &str) -> AsciiMetadataValue {
-    format!("Bearer {secret}").parse().unwrap()
-}
-
 impl Node {
-    async fn certified(fleet: &Fleet) -> Self {
-        let plane = fleet.planes.node_address().parse().unwrap();
-        let member = Member::join(plane, &fleet.join_token(1).await, facts("certified")).await.unwrap();
-        Self::Certified { member: Box::new(member), plane }
+    async fn certified(ground: &Ground) -> Self {
+        let member = ground.member("certified").await;
+        Self { member, way: Way::Certified(ground.plane.node_address()) }
     }
 
-    async fn in_clear(fleet: &Fleet) -> Self {
-        let plane = fleet.plane_address();
-        let mut client = NodeProtocolClient::connect(plane.clone()).await.unwrap();
-        let mut request = Request::new(facts("in-clear"));
-        request.metadata_mut().insert("authorization", bearer(&fleet.join_token(1).await));
-        let joined = client.register(request).await.unwrap().into_inner();
-        Self::InClear { node_id: joined.node_id, secret: bearer(&joined.secret), plane }
+    /// The same plane without TLS: whoever comes is taken for one who has shown the node's certificate.
+    async fn in_clear(ground: &Ground) -> Self {
+        let member = ground.member("in-clear").await;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let nodes = ground.plane.door().connection(&member.certificate).unwrap();
+        let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
+        tokio::spawn(async move { axum::serve(listener, nodes).await });
+        Self { member, way: Way::InClear(format!("http://{address}")) }
     }
 
     fn id(&self) -> String {
-        match self {
-            Self::Certified { member, .. } => member.node_id.clone(),
-            Self::InClear { node_id, .. } => node_id.clone(),
-        }
+        self.member.node_id.clone()
     }
 
     /// A connection that was not there before.
     async fn client(&self) -> Client {
-        match self {
-            Self::Certified { member, plane } => member.client(*plane),
-            Self::InClear { plane, .. } => NodeProtocolClient::connect(plane.clone()).await.unwrap(),
+        match &self.way {
+            Way::Certified(plane) => self.member.client(*plane),
+            Way::InClear(plane) => NodeProtocolClient::connect(plane.clone()).await.unwrap(),
         }
-    }
-
-    fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        if let Self::InClear { secret, .. } = self {
-            request.metadata_mut().insert("authorization", secret.clone());
-        }
-        request
     }
 
     /// Connects and says that it is alive.
     async fn arrive(&self) {
         let beat = HeartbeatRequest { node_id: self.id(), clock_milliseconds: 0 };
-        self.client().await.heartbeat(self.request(beat)).await.unwrap();
+        self.client().await.heartbeat(beat).await.unwrap();
+    }
+}
+
+/// A plane in this process: both ways lead to the same one.
+struct Ground {
+    plane: RunningPlane,
+    administration: Administration,
+    http: reqwest::Client,
+    admin: String,
+    _directory: tempfile::TempDir,
+}
+
+impl Ground {
+    async fn new(supply: &Supply) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = PlaneConfig { trust_policy: Some(supply.trust.clone()), ..PlaneConfig::new(directory.path()) };
+        let plane = Plane::start(config).await.unwrap();
+        let administration = Administration::open(directory.path()).await.unwrap();
+        administration.ensure_project(project("demo".parse().unwrap(), None).unwrap()).await.unwrap();
+        let (_, admin) = administration.create_token("admin", Access::PlatformAdmin, None).await.unwrap();
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        Self { plane, administration, http, admin: admin.reveal().to_owned(), _directory: directory }
+    }
+
+    async fn member(&self, name: &str) -> Member {
+        let token = self.administration.create_join_token(1, None, Duration::from_secs(3600)).await.unwrap();
+        Member::join(self.plane.node_address(), token.reveal(), facts(name)).await.unwrap()
+    }
+
+    async fn post(&self, path: &str, body: &Value) {
+        let url = format!("http://{}{path}", self.plane.http_address());
+        let answer = self.http.post(url).bearer_auth(&self.admin).json(body).send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
 }
 
@@ -107,25 +139,26 @@ struct Holding {
     _leases: Streaming<PullResponse>,
 }
 
-async fn holding(fleet: &Fleet, node: &Node, name: &str) -> Holding {
+async fn holding(ground: &Ground, node: &Node, name: &str) -> Holding {
     let mut client = node.client().await;
     let (requests, outgoing) = mpsc::channel(4);
     let hello = PullHello { node_id: node.id(), free_slots: 1, ..PullHello::default() };
     requests.send(PullRequest { request: Some(pull_request::Request::Hello(hello)) }).await.unwrap();
-    let answer = client.pull(node.request(ReceiverStream::new(outgoing))).await;
+    let answer = client.pull(ReceiverStream::new(outgoing)).await;
     let mut leases = answer.unwrap().into_inner();
-    let (status, answer) = fleet.try_submit_on(name, "bench.lease", name).await.unwrap();
-    assert!(status.is_success(), "{answer:#}");
+    let operation = json!({"operation_type": "bench.lease", "version": "v1", "inputs": {},
+        "target_selector": {"node": name}, "idempotency_key": name});
+    ground.post("/api/v1/projects/demo/operations", &operation).await;
     let message = leases.message().await.unwrap().unwrap().response.unwrap();
     let pull_response::Response::Lease(lease) = message else { unreachable!("nothing was canceled") };
     let (node_id, task_id, epoch) = (node.id(), lease.task_id, lease.epoch);
     let ack = AckRequest { node_id: node_id.clone(), task_id: task_id.clone(), epoch };
-    client.ack(node.request(ack)).await.unwrap();
+    client.ack(ack).await.unwrap();
     Holding { client, extend: ExtendRequest { node_id, task_id, epoch }, _requests: requests, _leases: leases }
 }
 
-async fn round_trip(node: &Node, holding: &mut Holding) -> f64 {
-    let request = node.request(holding.extend.clone());
+async fn round_trip(holding: &mut Holding) -> f64 {
+    let request = holding.extend.clone();
     let begin = Instant::now();
     holding.client.extend(request).await.unwrap();
     begin.elapsed().as_secs_f64() * 1000.0
@@ -148,17 +181,16 @@ fn print(figure: &str, value: f64, unit: &str, in_clear: f64) {
 #[tokio::main]
 async fn main() {
     let supply = Supply::with(&["noop"]).await;
-    let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
-    fleet.planes.arguments.push("--clear-nodes".to_owned());
-    fleet.planes.start().await;
-    fleet.register(&supply.publish(DEFINITION, "revision: 1\n").await).await;
-    let (certified, in_clear) = (Node::certified(&fleet).await, Node::in_clear(&fleet).await);
+    let ground = Ground::new(&supply).await;
+    let sources = supply.publish(DEFINITION, "revision: 1\n").await;
+    ground.post("/api/v1/admin/operation-definitions", &sources).await;
+    let (certified, in_clear) = (Node::certified(&ground).await, Node::in_clear(&ground).await);
     let (mut one, mut other) =
-        (holding(&fleet, &certified, "certified").await, holding(&fleet, &in_clear, "in-clear").await);
+        (holding(&ground, &certified, "certified").await, holding(&ground, &in_clear, "in-clear").await);
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..CALLS {
-        with.push(round_trip(&certified, &mut one).await);
-        without.push(round_trip(&in_clear, &mut other).await);
+        with.push(round_trip(&mut one).await);
+        without.push(round_trip(&mut other).await);
     }
     let (with, without) = (median(with), median(without));
     print("lease_round_trip_p50", with, "ms", without);

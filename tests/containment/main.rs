@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "../../plane/tests/it/support/member.rs"]
 mod member;
 mod network;
 mod node;

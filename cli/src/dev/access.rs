@@ -39,7 +39,7 @@ pub(super) async fn token(plane_data: &Path, plane: &str, last: Option<&str>) ->
 
 /// A file with a join token; none when the node has joined before.
 pub(super) async fn join_token(plane_data: &Path, host_data: &Path) -> anyhow::Result<Option<PathBuf>> {
-    if host_data.join("identity.json").exists() {
+    if host_data.join("certificate.json").exists() {
         return Ok(None);
     }
     let administration = Administration::open(plane_data).await?;

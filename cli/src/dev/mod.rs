@@ -137,7 +137,8 @@ async fn start_all(options: Options) -> anyhow::Result<Running> {
         node: Some(options.node.clone()),
     };
     let stop = CancellationToken::new();
-    let agent = agent(&options, &data, &plane_url, keys.trust).await?;
+    let nodes = format!("https://{}", plane.node_address());
+    let agent = agent(&options, &data, nodes, keys.trust).await?;
     let mut host = tokio::spawn(agent.run(stop.clone()));
     wait_for_node(&PlaneClient::new(&plane_url, &token, PROJECT)?, &options.node, &mut host).await?;
     context.write(&context_path)?;
@@ -188,17 +189,19 @@ async fn start_plane(options: &Options, data: &Path, trust: &Path, last: &Contex
     let config = PlaneConfig {
         listen: address(options.plane, known),
         trust_policy: Some(trust.to_owned()),
+        // Its node may be away for as long as its person is.
+        rejoin_within: Duration::MAX,
         ..PlaneConfig::new(data.join("plane"))
     };
     Plane::start(config).await.context("the plane cannot start")
 }
 
-async fn agent(options: &Options, data: &Path, plane: &str, trust: PathBuf) -> anyhow::Result<Arc<Agent>> {
+async fn agent(options: &Options, data: &Path, plane: String, trust: PathBuf) -> anyhow::Result<Arc<Agent>> {
     let directory = data.join("host");
     make_private(&directory)?;
     let join_token_file = access::join_token(&data.join("plane"), &directory).await?;
     let run = Run {
-        plane: plane.to_owned(),
+        plane,
         data: directory,
         trust,
         trusted_root: None,

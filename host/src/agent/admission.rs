@@ -51,33 +51,23 @@ fn is_final(status: &Status) -> bool {
     )
 }
 
-/// Whether the plane holds the certificate for expired, whatever this node's clock shows.
-fn says_expired(status: &Status) -> bool {
-    code(status) == Some("node.certificate_expired") || Refusal::of(status) == Refusal::Expired
+/// Whether the certificate does not count at this time by the plane's clock, whatever this node's shows.
+pub(super) fn says_expired(status: &Status) -> bool {
+    code(status) == Some("node.certificate_expired")
+        || matches!(Refusal::of(status), Refusal::Expired | Refusal::NotYetValid)
 }
 
 /// A node that its plane knows.
 pub(super) struct Admitted {
-    pub(super) node_id: String,
     /// How often to say that it is alive.
     pub(super) heartbeat: Duration,
-    /// What it shows; none in clear.
-    pub(super) certified: Option<Certified>,
+    /// What it shows.
+    pub(super) certified: Certified,
 }
 
 impl Agent {
     /// Lets the plane know this node, for as long as it takes to reach it.
     pub(super) async fn admitted(&self) -> Result<Admitted, AgentError> {
-        if self.line.is_mutual() {
-            let (certified, heartbeat) = self.certified().await?;
-            return Ok(Admitted { node_id: certified.node_id.clone(), heartbeat, certified: Some(certified) });
-        }
-        let (node_id, heartbeat) = self.register().await?;
-        Ok(Admitted { node_id, heartbeat, certified: None })
-    }
-
-    /// The same over TLS.
-    async fn certified(&self) -> Result<(Certified, Duration), AgentError> {
         let mut identity = match Certified::load(&self.settings.data_directory)? {
             Some(identity) => identity,
             None => self.join().await?,
@@ -87,11 +77,12 @@ impl Agent {
             if identity.has_expired(self.now()) {
                 identity = self.come_back(identity).await?;
             }
-            self.line.show(&Shown::Node(&identity))?;
+            self.line.show(&identity.shown())?;
             match self.client.clone().register(self.facts(identity.node_id.clone())).await {
                 Ok(response) => {
                     let seconds = response.into_inner().heartbeat_interval_seconds;
-                    return Ok((identity, Duration::from_secs(seconds.clamp(1, 60).into())));
+                    let heartbeat = Duration::from_secs(seconds.clamp(1, 60).into());
+                    return Ok(Admitted { heartbeat, certified: identity });
                 }
                 Err(status) if says_expired(&status) => {
                     tracing::warn!(reason = status.message(), "the plane holds the certificate for expired");
@@ -126,7 +117,7 @@ impl Agent {
     /// Joins again with a certificate that has expired, and its key.
     async fn come_back(&self, expired: Certified) -> Result<Certified, AgentError> {
         tracing::info!(expired_at = %expired.peer.validity.until, "coming back with an expired certificate");
-        self.line.show(&Shown::Expired(&expired))?;
+        self.line.show(&Shown::Expired(&expired.authorities))?;
         let request = || Ok(Request::new(self.asking(&expired.key, expired.certificate.to_vec())?));
         let (node_id, credentials) = self.ask_to_join(request).await?;
         self.take(Certified::answered(node_id, expired.key, credentials, self.now())?)
@@ -199,27 +190,35 @@ impl Agent {
     /// Renews the certificate when it is time, and at once when the authorities change. Ends only when the plane says that
     /// this node may not come back.
     pub(super) async fn keep_certificate(&self, mut node: Certified) -> AgentError {
-        let mut marks = self.marks.subscribe();
+        let (mut marks, mut refusals) = (self.marks.subscribe(), self.expired.subscribe());
         let mut waits = backoff();
-        let mut hurries = self.is_outdated(&node);
+        let (mut hurries, mut is_refused) = (self.is_outdated(&node), false);
         loop {
             let due = node.renew_at.duration_since(self.now());
-            if due > SignedDuration::ZERO && !hurries {
+            if due > SignedDuration::ZERO && !hurries && !is_refused {
                 // Not all at once: the clock may be set, and machines sleep.
                 tokio::select! {
                     () = tokio::time::sleep(Duration::try_from(due).unwrap_or_default().min(LOOKS)) => {}
                     // Only a change: planes that do not agree yet would have it renew without end.
                     _ = marks.changed() => hurries = self.is_outdated(&node),
+                    _ = refusals.changed() => is_refused = true,
                 }
                 continue;
             }
-            match self.renewed(&node).await {
+            match self.renewed(&node, is_refused).await {
                 Ok(renewed) => {
                     node = renewed;
-                    hurries = false;
-                    waits = backoff();
+                    (hurries, is_refused) = (false, false);
+                    // What was refused until now showed another certificate.
+                    refusals.mark_unchanged();
                     self.executor.metrics.certificates_renewed.inc();
                     self.moves.send_modify(|moves| *moves += 1);
+                    if node.renew_at > self.now() {
+                        waits = backoff();
+                    } else {
+                        tracing::warn!("the plane gave a certificate that is to be renewed at once");
+                        tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await;
+                    }
                 }
                 Err(error @ AgentError::Refused { is_final: true, .. }) => return error,
                 Err(error) => {
@@ -237,21 +236,31 @@ impl Agent {
         !mark.is_empty() && *mark != node.mark
     }
 
-    async fn renewed(&self, node: &Certified) -> Result<Certified, AgentError> {
-        if node.has_expired(self.now()) {
-            // The machine slept.
-            let expired = Certified::load(&self.settings.data_directory)?.ok_or(AgentError::NoJoinToken)?;
-            let renewed = self.come_back(expired).await?;
-            self.line.show(&Shown::Node(&renewed))?;
-            return Ok(renewed);
-        }
-        let key = Key::generate().map_err(CertifiedError::Key)?;
-        let certificate_request = key.request().map_err(CertifiedError::Key)?;
-        let request = RenewRequest { node_id: node.node_id.clone(), certificate_request };
-        let answer = self.client.clone().renew(request).await.map_err(|status| self.refused(&status))?;
-        let credentials = answer.into_inner().credentials.unwrap_or_default();
-        let renewed = self.take(Certified::answered(node.node_id.clone(), key, credentials, self.now())?)?;
-        self.line.show(&Shown::Node(&renewed))?;
-        Ok(renewed)
+    /// The next certificate. One that counts no longer, or so the plane says, asks for it as one that has expired: the
+    /// machine slept, or the clocks do not agree.
+    async fn renewed(&self, node: &Certified, is_refused: bool) -> Result<Certified, AgentError> {
+        let renewed = if is_refused || node.has_expired(self.now()) {
+            None
+        } else {
+            let key = Key::generate().map_err(CertifiedError::Key)?;
+            let certificate_request = key.request().map_err(CertifiedError::Key)?;
+            let request = RenewRequest { node_id: node.node_id.clone(), certificate_request };
+            match self.client.clone().renew(request).await {
+                Ok(answer) => Some((key, answer.into_inner().credentials.unwrap_or_default())),
+                Err(status) if says_expired(&status) => None,
+                Err(status) => return Err(self.refused(&status)),
+            }
+        };
+        let next = match renewed {
+            Some((key, credentials)) => {
+                self.take(Certified::answered(node.node_id.clone(), key, credentials, self.now())?)?
+            }
+            None => {
+                let expired = Certified::load(&self.settings.data_directory)?.ok_or(AgentError::NoJoinToken)?;
+                self.come_back(expired).await?
+            }
+        };
+        self.line.show(&next.shown())?;
+        Ok(next)
     }
 }

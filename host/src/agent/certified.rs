@@ -12,6 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use super::line::Shown;
+
 /// What the file holds. The key never leaves it but for the memory of this host.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,8 +27,10 @@ struct Document {
     authorities: String,
     /// Which authorities count and sign, as the plane calls it.
     mark: String,
-    /// When to ask for the next certificate.
+    /// When to ask for the next certificate, by the clock of this node.
     renew_at: Timestamp,
+    /// When it counts no longer, by the same clock.
+    expires_at: Timestamp,
 }
 
 impl Drop for Document {
@@ -43,8 +47,10 @@ pub(super) struct Certified {
     pub(super) authorities: Roots,
     /// Which authorities count and sign, as the plane calls it.
     pub(super) mark: String,
-    /// When to ask for the next certificate.
+    /// When to ask for the next certificate, by the clock of this node: it may show another time than the plane's.
     pub(super) renew_at: Timestamp,
+    /// When the certificate counts no longer, by the same clock.
+    pub(super) expires_at: Timestamp,
     /// What the certificate says.
     pub(super) peer: Peer,
 }
@@ -106,22 +112,27 @@ struct Parts {
     authorities: Roots,
     mark: String,
     renew_at: Timestamp,
+    expires_at: Timestamp,
 }
 
 fn path(directory: &Path) -> PathBuf {
     directory.join("certificate.json")
 }
 
-/// When two thirds of what is left are over, give or take a tenth: nodes that joined together do not renew together.
+/// When two thirds of its time are over, give or take a tenth: nodes that joined together do not renew together.
 /// Chance is that of the serial number, which is random.
-fn renewal(given: &Peer, now: Timestamp) -> Timestamp {
+fn renewal(given: &Peer, now: Timestamp, counts_for: SignedDuration) -> Timestamp {
     let chance = given.serial.bytes().rev().take(4).fold(0_u32, |sum, digit| sum * 31 + u32::from(digit)) % 200;
-    let left = given.validity.until.duration_since(now).max(SignedDuration::ZERO);
-    let after = left / 1500 * i32::try_from(900 + chance).unwrap_or(1000);
+    let after = counts_for / 1500 * i32::try_from(900 + chance).unwrap_or(1000);
     now.saturating_add(after).unwrap_or(now)
 }
 
 impl Certified {
+    /// What the node shows with it.
+    pub(super) const fn shown(&self) -> Shown<'_> {
+        Shown::Node { authorities: &self.authorities, certificate: &self.certificate, key: &self.key }
+    }
+
     /// What a plane answered to the request for this key.
     pub(super) fn answered(
         node_id: String,
@@ -129,28 +140,30 @@ impl Certified {
         credentials: Credentials,
         now: Timestamp,
     ) -> Result<Self, CertifiedError> {
-        let Credentials { certificate, authorities, mark } = credentials;
+        let Credentials { certificate, authorities, mark, counts_for_seconds } = credentials;
+        let counts_for = SignedDuration::from_secs(counts_for_seconds.into());
         let make = || -> Result<Self, Malformed> {
             let authorities = Roots::new(authorities.into_iter().map(Certificate::from).collect())?;
             let certificate = Certificate::from(certificate);
-            let renew_at = renewal(&Peer::read(&certificate)?, now);
-            Self::new(Parts { node_id, key, certificate, authorities, mark, renew_at })
+            let renew_at = renewal(&Peer::read(&certificate)?, now, counts_for);
+            let expires_at = now.saturating_add(counts_for).unwrap_or(now);
+            Self::new(Parts { node_id, key, certificate, authorities, mark, renew_at, expires_at })
         };
         make().map_err(CertifiedError::Answer)
     }
 
     fn new(parts: Parts) -> Result<Self, Malformed> {
-        let Parts { node_id, key, certificate, authorities, mark, renew_at } = parts;
+        let Parts { node_id, key, certificate, authorities, mark, renew_at, expires_at } = parts;
         let peer = Peer::read(&certificate)?;
         if peer.role != Role::Node(node_id.clone()) {
             return Err(Malformed::OtherNode(node_id));
         }
-        Ok(Self { node_id, key, certificate, authorities, mark, renew_at, peer })
+        Ok(Self { node_id, key, certificate, authorities, mark, renew_at, expires_at, peer })
     }
 
-    /// Whether the certificate counts no longer by this clock.
+    /// Whether the certificate counts no longer by the clock of this node.
     pub(super) fn has_expired(&self, now: Timestamp) -> bool {
-        self.peer.validity.until <= now
+        self.expires_at <= now
     }
 
     pub(super) fn load(directory: &Path) -> Result<Option<Self>, CertifiedError> {
@@ -169,6 +182,7 @@ impl Certified {
                 authorities: Roots::from_pem(&document.authorities)?,
                 mark: document.mark.clone(),
                 renew_at: document.renew_at,
+                expires_at: document.expires_at,
             })
         };
         read().map(Some).map_err(|source| CertifiedError::Damaged { path, source })
@@ -184,6 +198,7 @@ impl Certified {
             authorities: self.authorities.to_pem(),
             mark: self.mark.clone(),
             renew_at: self.renew_at,
+            expires_at: self.expires_at,
         };
         let write = || -> std::io::Result<()> {
             let mut file =

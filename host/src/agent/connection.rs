@@ -1,9 +1,4 @@
-//! The connection to the plane, and the secret that each call carries.
-
-use std::{
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+//! The connection to the plane, and what each call carries.
 
 use fettle_identity::{Refusal, tls::TlsError};
 use fettle_telemetry::span;
@@ -14,7 +9,6 @@ use tonic::{
     codegen::{Service, StdError, http},
     metadata::AsciiMetadataValue,
     service::{Interceptor, interceptor::InterceptedService},
-    transport::Endpoint,
 };
 use tower::{ServiceExt as _, util::BoxCloneSyncService};
 
@@ -33,7 +27,7 @@ pub struct TransportError {
     source: StdError,
 }
 
-pub(super) type Client = NodeProtocolClient<InterceptedService<Transport, Secret>>;
+pub(super) type Client = NodeProtocolClient<InterceptedService<Transport, Traced>>;
 
 /// Why no connection can be set up.
 #[derive(Debug, thiserror::Error)]
@@ -49,25 +43,12 @@ pub enum ConnectError {
     Tls(#[from] TlsError),
 }
 
-/// What authenticates this node. Never printed.
-#[derive(Clone, Default)]
-pub(super) struct Secret(Arc<RwLock<Option<AsciiMetadataValue>>>);
+/// Says which trace a call belongs to.
+#[derive(Clone, Copy)]
+pub(super) struct Traced;
 
-impl Secret {
-    pub(super) fn set(&self, token: String) {
-        let value = AsciiMetadataValue::try_from(format!("Bearer {}", token.trim())).ok().map(|mut value| {
-            value.set_sensitive(true);
-            value
-        });
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = value;
-    }
-}
-
-impl Interceptor for Secret {
+impl Interceptor for Traced {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(value) = self.0.read().unwrap_or_else(PoisonError::into_inner).clone() {
-            request.metadata_mut().insert("authorization", value);
-        }
         if let Some(place) = span::current()
             && let Ok(value) = AsciiMetadataValue::try_from(place.to_string())
         {
@@ -75,20 +56,6 @@ impl Interceptor for Secret {
         }
         Ok(request)
     }
-}
-
-/// Connects when first used, and again when the connection breaks. Over a network that everybody can read: for planes of before there was TLS, and for this machine.
-pub(super) fn connect(address: &str) -> Result<Transport, ConnectError> {
-    let malformed = |_| ConnectError::Address { address: address.to_owned() };
-    let endpoint = Endpoint::from_shared(address.to_owned()).map_err(malformed)?;
-    let channel = endpoint
-        .connect_timeout(Duration::from_secs(5))
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .keep_alive_timeout(Duration::from_secs(10))
-        .keep_alive_while_idle(true)
-        .connect_lazy();
-    Ok(transport(channel))
 }
 
 /// Anything that carries calls.
@@ -126,7 +93,7 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// Calls a plane through this.
-pub(super) fn client(transport: Transport, secret: Secret) -> Client {
+pub(super) fn client(transport: Transport) -> Client {
     // A lease carries the outputs of all steps that are done.
-    NodeProtocolClient::with_interceptor(transport, secret).max_decoding_message_size(LARGEST_MESSAGE)
+    NodeProtocolClient::with_interceptor(transport, Traced).max_decoding_message_size(LARGEST_MESSAGE)
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fettle_identity::{
-    Fingerprint,
+    Certificate, Fingerprint, Key, Roots,
     tls::{self, Own, PLANE_NAME},
 };
 use fettle_wire::channel;
@@ -19,25 +19,58 @@ use tonic::{
 };
 use tower::{ServiceExt as _, service_fn};
 
-use super::{
-    certified::Certified,
-    connection::{self, ConnectError, Transport, TransportError, transport},
-};
+use super::connection::{ConnectError, Transport, TransportError, transport};
 
-/// As whom the node shows itself to its plane.
-pub(super) enum Shown<'a> {
+/// As whom a node shows itself to its plane, and by what it knows the plane.
+pub enum Shown<'a> {
     /// As nobody yet; the plane is known by its authority's fingerprint.
     Joining(Fingerprint),
     /// As nobody, because its certificate has expired; the plane is known by its authorities.
-    Expired(&'a Certified),
+    Expired(&'a Roots),
     /// As itself.
-    Node(&'a Certified),
+    Node {
+        /// What the plane is known by.
+        authorities: &'a Roots,
+        /// Of the node.
+        certificate: &'a Certificate,
+        /// What the certificate is for.
+        key: &'a Key,
+    },
 }
 
-/// Where the plane is, and the connection to it of now.
+/// Makes connections to a plane.
+pub trait Dial: Send + Sync {
+    /// A connection in which the node shows this. It connects when it is first used.
+    ///
+    /// # Errors
+    /// When there is no TLS with what is shown.
+    fn dial(&self, shown: &Shown<'_>) -> Result<Transport, ConnectError>;
+}
+
+/// The network.
+struct Network {
+    /// `host:port` of the plane.
+    authority: String,
+}
+
+impl Dial for Network {
+    fn dial(&self, shown: &Shown<'_>) -> Result<Transport, ConnectError> {
+        let config = match *shown {
+            Shown::Joining(fingerprint) => tls::joining(fingerprint)?,
+            Shown::Expired(authorities) => tls::client(authorities, None)?,
+            Shown::Node { authorities, certificate, key } => {
+                tls::client(authorities, Some(&Own { chain: vec![certificate.clone()], key }))?
+            }
+        };
+        let malformed = || ConnectError::Address { address: self.authority.clone() };
+        let name = PLANE_NAME.try_into().map_err(|_| malformed())?;
+        channel::lazy(&self.authority, name, Arc::new(config)).map(transport).map_err(|_| malformed())
+    }
+}
+
+/// The connection to the plane of now.
 pub(super) struct Line {
-    /// `host:port` of a plane that is met over TLS; none where something else carries calls.
-    authority: Option<String>,
+    dial: Box<dyn Dial>,
     current: Arc<RwLock<Transport>>,
 }
 
@@ -47,44 +80,25 @@ impl Line {
         let malformed = || ConnectError::Address { address: address.to_owned() };
         let uri: Uri = address.parse().map_err(|_| malformed())?;
         if uri.scheme_str() != Some("https") {
-            // In clear a host shows its secret to whoever is on the way.
-            let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-            let here = host == "localhost" || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-            return if here { Ok(Self::over(connection::connect(address)?)) } else { Err(malformed()) };
+            return Err(malformed());
         }
         uri.port().ok_or_else(malformed)?;
         let authority = uri.authority().ok_or_else(malformed)?.to_string();
+        Ok(Self::by(Network { authority }))
+    }
+
+    /// By whatever connects.
+    pub(super) fn by(dial: impl Dial + 'static) -> Self {
         let nobody = service_fn(|_: http::Request<Body>| async {
             Err::<http::Response<Body>, _>(io::Error::new(io::ErrorKind::NotConnected, "nobody has been called yet"))
         });
-        Ok(Self { authority: Some(authority), current: Arc::new(RwLock::new(transport(nobody))) })
-    }
-
-    /// Over this.
-    pub(super) fn over(transport: Transport) -> Self {
-        Self { authority: None, current: Arc::new(RwLock::new(transport)) }
-    }
-
-    /// Whether certificates are shown at both ends.
-    pub(super) const fn is_mutual(&self) -> bool {
-        self.authority.is_some()
+        Self { dial: Box::new(dial), current: Arc::new(RwLock::new(transport(nobody))) }
     }
 
     /// Connects anew from the next call on. What is under way goes on over the connection that it began with.
     pub(super) fn show(&self, shown: &Shown<'_>) -> Result<(), ConnectError> {
-        let Some(authority) = &self.authority else { return Ok(()) };
-        let config = match shown {
-            Shown::Joining(fingerprint) => tls::joining(*fingerprint)?,
-            Shown::Expired(node) => tls::client(&node.authorities, None)?,
-            Shown::Node(node) => {
-                let own = Own { chain: vec![node.certificate.clone()], key: &node.key };
-                tls::client(&node.authorities, Some(&own))?
-            }
-        };
-        let malformed = || ConnectError::Address { address: authority.clone() };
-        let name = PLANE_NAME.try_into().map_err(|_| malformed())?;
-        let channel = channel::lazy(authority, name, Arc::new(config)).map_err(|_| malformed())?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = transport(channel);
+        let next = self.dial.dial(shown)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
     }
 
@@ -110,5 +124,19 @@ impl Service<http::Request<Body>> for Current {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let current = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         Box::pin(current.oneshot(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plane_is_met_over_tls_at_a_port_that_is_named() {
+        assert!(Line::to("https://plane.example:7483").is_ok());
+        for other in ["http://127.0.0.1:7480", "https://plane.example", "plane.example:7483", "", "https://"] {
+            let refused = Line::to(other).err().map(|error| error.to_string());
+            assert!(refused.is_some_and(|text| text.contains("https://host:port")), "{other}");
+        }
     }
 }

@@ -3,7 +3,6 @@
 mod admission;
 mod certified;
 mod connection;
-mod identity;
 mod line;
 mod pull;
 mod report;
@@ -25,14 +24,8 @@ use fettle_telemetry::{
 use fettle_wire::node::{ExtendRequest, HeartbeatRequest, Verdict};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tonic::Code;
 
-use self::{
-    connection::{Client, Secret},
-    identity::Identity,
-    line::Line,
-    worker::Worker,
-};
+use self::{connection::Client, line::Line, worker::Worker};
 use crate::executor::{
     Executor,
     journal::{Held, JournalError},
@@ -40,7 +33,7 @@ use crate::executor::{
 
 pub use self::certified::{CertifiedError, Malformed};
 pub use self::connection::{ConnectError, Transport, TransportError, transport};
-pub use self::identity::IdentityError;
+pub use self::line::{Dial, Shown};
 
 /// How long running steps may go on after the host was told to stop.
 const GRACE: Duration = Duration::from_secs(20);
@@ -48,11 +41,11 @@ const GRACE: Duration = Duration::from_secs(20);
 /// How an agent is set up.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `https://host:port`, where a plane lets nodes in; or `http://host:port`, in clear.
+    /// `https://host:port`, where a plane lets nodes in.
     pub plane: String,
     /// The name the operator gave the node.
     pub name: String,
-    /// For the first registration.
+    /// For the first time.
     pub join_token: Option<String>,
     /// Where the node's identity is kept.
     pub data_directory: PathBuf,
@@ -70,9 +63,6 @@ pub enum AgentError {
     /// The plane's address is malformed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The identity file cannot be read or written.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
     /// The node's certificate cannot be used.
     #[error(transparent)]
     Certified(#[from] CertifiedError),
@@ -81,9 +71,9 @@ pub enum AgentError {
         "the join token is cut short: behind the dot are the 64 digits by which this host knows the plane; copy it whole"
     )]
     CutJoinToken,
-    /// The node was never registered and has no token to do so.
+    /// The node never joined and has no token to do so.
     #[error(
-        "this node is not registered and has no join token; make one with `fettle-plane join-token create` and give it with --join-token-file"
+        "this node has not joined and has no join token; make one with `fettle-plane join-token create` and give it with --join-token-file"
     )]
     NoJoinToken,
     /// The plane does not take this node.
@@ -107,9 +97,10 @@ pub struct Agent {
     executor: Executor,
     line: Line,
     client: Client,
-    secret: Secret,
     /// Which authorities count and sign, as the plane said last; empty before it has.
     marks: watch::Sender<String>,
+    /// Grows whenever the plane says that the certificate does not count at this time.
+    expired: watch::Sender<u64>,
     /// Grows whenever the connection is another one, which streams then move to.
     moves: watch::Sender<u64>,
     workers: Mutex<BTreeMap<String, Worker>>,
@@ -142,20 +133,19 @@ impl Agent {
 
     /// The same, with something else than the network between it and the plane.
     #[must_use]
-    pub fn over(transport: Transport, settings: Settings, executor: Executor) -> Arc<Self> {
-        Self::on(Line::over(transport), settings, executor)
+    pub fn over(dial: impl Dial + 'static, settings: Settings, executor: Executor) -> Arc<Self> {
+        Self::on(Line::by(dial), settings, executor)
     }
 
     fn on(line: Line, settings: Settings, executor: Executor) -> Arc<Self> {
-        let secret = Secret::default();
         Arc::new(Self {
             running: tokio::sync::Semaphore::new(settings.slots as usize),
             settings,
             executor,
-            client: connection::client(line.transport(), secret.clone()),
-            secret,
+            client: connection::client(line.transport()),
             line,
             marks: watch::Sender::default(),
+            expired: watch::Sender::new(0),
             moves: watch::Sender::new(0),
             workers: Mutex::default(),
             lost: Mutex::default(),
@@ -180,18 +170,12 @@ impl Agent {
             admitted = self.admitted() => admitted?,
             () = stop.cancelled() => return self.wind_down(tasks).await,
         };
-        let node_id: Arc<str> = admitted.node_id.into();
+        let node_id: Arc<str> = admitted.certified.node_id.as_str().into();
         tracing::info!(%node_id, plane = self.settings.plane, "registered");
         let heartbeat = tokio::spawn(Arc::clone(&self).heartbeat(Arc::clone(&node_id), admitted.heartbeat));
-        let kept = async {
-            match admitted.certified {
-                Some(node) => self.keep_certificate(node).await,
-                None => std::future::pending().await,
-            }
-        };
         let refused = tokio::select! {
             refused = pull::run(&self, &node_id, &mut tasks, &stop) => refused.map(|status| self.refused(&status)),
-            refused = kept => Some(refused),
+            refused = self.keep_certificate(admitted.certified) => Some(refused),
         };
         heartbeat.abort();
         self.wind_down(tasks).await?;
@@ -239,52 +223,6 @@ impl Agent {
             cache.close().await;
         }
         Ok(())
-    }
-
-    /// Registers in clear, for as long as it takes to reach the plane. Answers the node's id and how often to
-    /// send heartbeats.
-    async fn register(&self) -> Result<(String, Duration), AgentError> {
-        let known = Identity::load(&self.settings.data_directory)?;
-        let token = match (&known, &self.settings.join_token) {
-            (Some(identity), _) => identity.secret.clone(),
-            (None, Some(token)) => token.clone(),
-            (None, None) => return Err(AgentError::NoJoinToken),
-        };
-        self.secret.set(token);
-        let request = self.facts(known.as_ref().map(|identity| identity.node_id.clone()).unwrap_or_default());
-        let mut waits = backoff();
-        loop {
-            match self.client.clone().register(request.clone()).await {
-                Ok(response) => {
-                    let response = response.into_inner();
-                    if !response.secret.is_empty() {
-                        let identity = Identity { node_id: response.node_id.clone(), secret: response.secret };
-                        identity.save(&self.settings.data_directory)?;
-                        self.secret.set(identity.secret);
-                    }
-                    let interval = Duration::from_secs(response.heartbeat_interval_seconds.clamp(1, 60).into());
-                    return Ok((response.node_id, interval));
-                }
-                Err(status)
-                    if matches!(
-                        status.code(),
-                        Code::Unauthenticated | Code::PermissionDenied | Code::InvalidArgument
-                    ) =>
-                {
-                    return Err(AgentError::Refused {
-                        plane: self.settings.plane.clone(),
-                        reason: status.message().to_owned(),
-                        is_final: true,
-                    });
-                }
-                Err(status) => tracing::warn!(
-                    plane = self.settings.plane,
-                    reason = status.message(),
-                    "the plane does not answer; trying again"
-                ),
-            }
-            tokio::time::sleep(waits.next().unwrap_or(Duration::from_secs(10))).await;
-        }
     }
 
     async fn heartbeat(self: Arc<Self>, node_id: Arc<str>, interval: Duration) {

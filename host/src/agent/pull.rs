@@ -17,7 +17,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Agent, admission::is_banned, backoff, worker};
+use super::{
+    Agent,
+    admission::{is_banned, says_expired},
+    backoff, worker,
+};
 use crate::executor::journal::Accepted;
 
 /// Artifacts the plane is told of at most.
@@ -44,6 +48,7 @@ pub(super) async fn run(
         match &ended {
             Ok(Left::Moved) => continue,
             Err(status) if is_banned(status) => return ended.err(),
+            Err(status) if says_expired(status) => agent.expired.send_modify(|times| *times += 1),
             Ok(Left::Closed) | Err(_) => {}
         }
         agent.executor.metrics.stream_errors.inc();

@@ -1,29 +1,36 @@
 //! The loop with the plane, against a plane that says what a test lets it say.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use fettle_host::{
     agent::journal_path,
     command::{self, Run},
     executor::{CANCEL_GRACE, journal::Journal},
 };
+use fettle_identity::{
+    Authority, Key, Role, Roots, Serial, Validity,
+    tls::{self, Own},
+};
 use fettle_model::{digest::Digest, task::Epoch};
 use fettle_wire::node::{
-    AckRequest, AckResponse, CompleteRequest, CompleteResponse, ExtendRequest, ExtendResponse, FailRequest,
-    FailResponse, HeartbeatRequest, HeartbeatResponse, JoinRequest, JoinResponse, Lease, PullRequest, PullResponse,
-    RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, ReportRequest, ReportResponse, Verdict,
+    AckRequest, AckResponse, CompleteRequest, CompleteResponse, Credentials, ExtendRequest, ExtendResponse,
+    FailRequest, FailResponse, HeartbeatRequest, HeartbeatResponse, JoinRequest, JoinResponse, Lease, PullRequest,
+    PullResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, ReportRequest, ReportResponse,
+    Verdict,
     node_protocol_server::{NodeProtocol, NodeProtocolServer},
     pull_request, pull_response,
 };
 use futures::Stream;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{mpsc, watch},
 };
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, Streaming, transport::server::TcpIncoming};
+use tonic::{Request, Response, Status, Streaming};
 
 /// How long anything may take here.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,6 +49,7 @@ enum Says {
 }
 
 struct FakePlane {
+    authority: Authority,
     leases: watch::Sender<Vec<Lease>>,
     says: watch::Sender<Says>,
     extensions: watch::Sender<u32>,
@@ -58,17 +66,24 @@ impl NodeProtocol for Service {
     type PullStream = Answers<PullResponse>;
     type ReportStream = Answers<ReportResponse>;
 
-    async fn join(&self, _: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
-        Err(Status::unimplemented("this plane is met in clear"))
+    async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
+        let (request, authority) = (request.into_inner().certificate_request, &self.0.authority);
+        let certificate = authority.issue(&request, &Role::Node("n".to_owned()), today(), Serial([2; 16])).unwrap();
+        let credentials = Credentials {
+            certificate: certificate.to_vec(),
+            authorities: vec![authority.root().to_vec()],
+            mark: String::new(),
+            counts_for_seconds: 12 * 3600,
+        };
+        Ok(Response::new(JoinResponse { node_id: "n".to_owned(), credentials: Some(credentials) }))
     }
 
     async fn renew(&self, _: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
-        Err(Status::unimplemented("this plane is met in clear"))
+        Err(Status::unavailable("not now"))
     }
 
     async fn register(&self, _request: Request<RegisterRequest>) -> Result<Response<RegisterResponse>, Status> {
-        let (node_id, secret) = ("n".to_owned(), "secret".to_owned());
-        Ok(Response::new(RegisterResponse { node_id, secret, heartbeat_interval_seconds: 1 }))
+        Ok(Response::new(RegisterResponse { node_id: "n".to_owned(), heartbeat_interval_seconds: 1 }))
     }
 
     async fn heartbeat(&self, _request: Request<HeartbeatRequest>) -> Result<Response<HeartbeatResponse>, Status> {
@@ -128,6 +143,46 @@ fn extended(verdict: Verdict) -> ExtendResponse {
     ExtendResponse { verdict: verdict as i32, lease_seconds: 30, canceled: false }
 }
 
+/// A day around now.
+fn today() -> Validity {
+    let (now, half) = (Timestamp::now(), SignedDuration::from_hours(12));
+    Validity { from: now - half, until: now + half }
+}
+
+/// Where the host meets the plane.
+struct Door {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl Door {
+    fn open(listener: TcpListener, authority: &Authority) -> Self {
+        let key = Key::generate().unwrap();
+        let own = authority.issue(&key.request().unwrap(), &Role::Plane, today(), Serial([3; 16])).unwrap();
+        let roots = Roots::new(vec![authority.root().clone()]).unwrap();
+        let own = Own { chain: vec![own, authority.root().clone()], key: &key };
+        Self { listener, acceptor: TlsAcceptor::from(Arc::new(tls::server(&roots, &own).unwrap())) }
+    }
+}
+
+impl axum::serve::Listener for Door {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, address) = self.listener.accept().await.unwrap();
+            if let Ok(stream) = self.acceptor.accept(stream).await {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
 /// An artifact that the host has already.
 const KEPT: &str = "kept";
 
@@ -145,20 +200,26 @@ impl World {
     async fn start(lease: impl FnOnce(Lease) -> Lease) -> Self {
         let registry = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (requests, heard) = mpsc::channel(64);
+        let key = Arc::new(Key::generate().unwrap());
+        let authority = Authority::create(key, today(), Serial([1; 16])).unwrap();
+        let token = format!("fettle_join_test.{}", authority.fingerprint());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let door = Door::open(listener, &authority);
         let plane = Arc::new(FakePlane {
+            authority,
             leases: watch::Sender::new(vec![lease(given(&registry.local_addr().unwrap().to_string()))]),
             says: watch::Sender::new(Says::Nothing),
             extensions: watch::Sender::new(0),
             requests,
         });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let server = tonic::transport::Server::builder().add_service(NodeProtocolServer::new(Service(plane.clone())));
-        tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
+        let service = NodeProtocolServer::new(Service(plane.clone()));
+        let nodes = axum::Router::new().route_service("/fettle.node.v1.NodeProtocol/{method}", service);
+        tokio::spawn(async move { axum::serve(door, nodes).await });
         let directory = tempfile::tempdir().unwrap();
         let kept = fettle_supply::ContentStore::open(&directory.path().join("host/artifacts")).unwrap();
         kept.write(KEPT.into()).await.unwrap();
-        let agent = command::start(&settings(&directory, &format!("http://{address}"))).await.unwrap();
+        let agent = command::start(&settings(&directory, &format!("https://{address}"), &token)).await.unwrap();
         let stop = CancellationToken::new();
         tokio::spawn(agent.run(stop.clone()));
         Self { plane, requests: heard, registry, directory, stop }
@@ -214,13 +275,13 @@ fn given(registry: &str) -> Lease {
     }
 }
 
-fn settings(directory: &tempfile::TempDir, plane: &str) -> Run {
+fn settings(directory: &tempfile::TempDir, plane: &str, join: &str) -> Run {
     let trust = directory.path().join("trust.json");
     let key = fettle_supply::SigningKey::generate().unwrap();
     let policy = fettle_supply::TrustPolicy::any_of([("test".to_owned(), key.public().clone())]).unwrap();
     std::fs::write(&trust, serde_json::to_vec(&policy).unwrap()).unwrap();
     let token = directory.path().join("token");
-    std::fs::write(&token, "join").unwrap();
+    std::fs::write(&token, join).unwrap();
     Run {
         plane: plane.to_owned(),
         data: directory.path().join("host"),

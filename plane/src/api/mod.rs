@@ -14,23 +14,19 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use problem::Problem;
 
-use crate::{identity, node, state::State};
+use crate::{identity, state::State};
 
-/// Everything that is served on the port of people and programs; nodes may come there in clear.
+/// Everything that is served on the port of people and programs.
 pub(crate) fn router(state: State) -> Router {
     let (rest, description) = rest();
     let description = description::complete(&description);
-    let rest = rest
-        .route_layer(middleware::from_fn_with_state(state.clone(), identity::authorise))
+    rest.route_layer(middleware::from_fn_with_state(state.clone(), identity::authorise))
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .layer(axum::Extension(v1::openapi_json::Description::new(&description)))
         .layer(DefaultBodyLimit::max(state.config.request_limit_bytes))
         .layer(middleware::from_fn_with_state(state.clone(), correlation::accompany))
-        .with_state(state.clone());
-    // In clear a node shows a secret, which other machines' connections would give away.
-    let in_clear = state.config.clear_nodes && state.config.listen.ip().is_loopback();
-    if in_clear { rest.merge(node::router(state)) } else { rest }
+        .with_state(state)
 }
 
 /// The endpoints and their description: made from the same list, so that neither can lack one.

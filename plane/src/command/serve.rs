@@ -48,10 +48,6 @@ pub(super) struct Serve {
     /// Where to let nodes in, over TLS with certificates at both ends. Any address may be named.
     #[arg(long, env = "FETTLE_PLANE_NODE_LISTEN", default_value = "127.0.0.1:7483")]
     node_listen: SocketAddr,
-    /// Let nodes in at `--listen` too, when that is on loopback: in clear, and with a secret instead of a certificate. A
-    /// proxy before it must keep `/fettle.node.v1.NodeProtocol/` from others.
-    #[arg(long)]
-    clear_nodes: bool,
     /// How long a node's certificate counts; it is renewed after two thirds of that.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "24h")]
     certificate_lifetime: Duration,
@@ -146,7 +142,6 @@ impl Serve {
         let mut plane = Plane::start(PlaneConfig {
             listen: self.listen,
             node_listen: self.node_listen,
-            clear_nodes: self.clear_nodes,
             authority_directory: place.authority,
             certificate_lifetime: self.certificate_lifetime,
             rejoin_within: self.rejoin_within,

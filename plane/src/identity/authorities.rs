@@ -7,7 +7,7 @@ use std::{
 
 use fettle_identity::{
     AuthorityError, Certificate, Directory, DirectoryError, Key, Peer, Role, Roots, Serial, Standing, Validity,
-    tls::{Check, Own, TlsError},
+    tls::{Check, CheckError, Own, TlsError},
 };
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
@@ -111,7 +111,12 @@ impl Current {
 
     /// Whose certificate this was, if it counted then.
     pub(crate) fn counted(&self, certificate: &Certificate, at: Timestamp) -> Option<Peer> {
-        self.check.at(certificate, at).ok()
+        self.check(certificate, at).ok()
+    }
+
+    /// The same, with the reason why it did not.
+    pub(crate) fn check(&self, certificate: &Certificate, at: Timestamp) -> Result<Peer, CheckError> {
+        self.check.at(certificate, at)
     }
 
     /// A certificate for a node that asks for it.

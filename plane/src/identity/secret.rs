@@ -14,8 +14,6 @@ pub(crate) enum Purpose {
     Token,
     /// A join token.
     Join,
-    /// A node's own secret, where it connects in clear.
-    Node,
 }
 
 impl Purpose {
@@ -23,7 +21,6 @@ impl Purpose {
         match self {
             Self::Token => "fettle_",
             Self::Join => "fettle_join_",
-            Self::Node => "fettle_node_",
         }
     }
 }

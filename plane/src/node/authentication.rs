@@ -1,9 +1,9 @@
-//! Which node calls: by the certificate of its connection, or in clear by its secret.
+//! Which node calls: by the certificate of its connection.
 
 use std::{
     collections::HashMap,
     hash::Hash,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use axum::extract::ConnectInfo;
@@ -19,19 +19,17 @@ use fettle_store::{
 use jiff::{SignedDuration, Timestamp};
 use tonic::{Extensions, Request, Status, metadata::MetadataMap};
 
-use super::{connection::Connection, refusals, status};
-use crate::{
-    identity::secret::{self, Purpose},
-    state::State,
-    submission::is_key,
+use super::{
+    connection::{Connection, Shown},
+    refusals, status,
 };
+use crate::{state::State, submission::is_key};
 
 /// A node that showed a certificate which counts.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) id: NodeId,
-    /// When its certificate counts no longer.
-    pub(super) expires_at: Timestamp,
+    shown: Arc<Shown>,
     connection: Connection,
 }
 
@@ -49,7 +47,6 @@ const REMEMBERED: usize = 20_000;
 #[derive(Default)]
 pub(crate) struct Nodes {
     good: Lately<NodeId, NodeKeys>,
-    by_secret: Lately<SecretHash, NodeId>,
 }
 
 /// What was found out a moment ago.
@@ -83,48 +80,9 @@ pub(super) fn connection(extensions: &Extensions) -> Result<&Connection, Status>
     found.ok_or_else(|| Status::internal("the call came by no connection of nodes"))
 }
 
-/// The join token that came with a call in clear. Over TLS a node joins with a certificate request.
-pub(super) fn join_token<T>(request: &Request<T>) -> Result<SecretHash, Status> {
-    let token = secret_of(request.metadata()).and_then(secret::join_token);
-    token.filter(|_| connection(request.extensions()).is_err()).map(SecretHash::of).ok_or_else(|| {
-        Status::unauthenticated("this call needs a join token; send metadata `authorization: Bearer <token>`")
-    })
-}
-
-fn secret_of(metadata: &MetadataMap) -> Option<&str> {
-    metadata.get("authorization").and_then(|value| value.to_str().ok()).and_then(secret::bearer)
-}
-
 /// The node that calls, as long as it may.
 pub(super) async fn authenticate<T: Sync>(state: &State, request: &Request<T>) -> Result<Caller, Status> {
-    match connection(request.extensions()) {
-        Ok(connection) => by_certificate(state, connection).await,
-        Err(_) => by_secret(state, request.metadata()).await,
-    }
-}
-
-/// The node with the secret that came with a call in clear.
-async fn by_secret(state: &State, metadata: &MetadataMap) -> Result<Caller, Status> {
-    let unknown = || Status::unauthenticated("no node has this secret; register this host again with a new join token");
-    // What is kept of a node with a certificate is the hash of its public key, which is no secret.
-    let secret = secret_of(metadata).filter(|secret| secret.starts_with(Purpose::Node.prefix()));
-    let secret = secret.map(SecretHash::of).ok_or_else(unknown)?;
-    let id = match state.nodes.by_secret.find(&secret, state.clock.now()) {
-        Some(id) => id,
-        None => {
-            let found = state.store.node_by_secret(secret).await.map_err(status::store)?.ok_or_else(unknown)?;
-            state.nodes.by_secret.remember(secret, found, state.clock.now());
-            found
-        }
-    };
-    let caller = Caller { id, expires_at: Timestamp::MAX, connection: Connection { address: None, peer: None } };
-    match caller.stands(state).await? {
-        Standing::Good => Ok(caller),
-        Standing::Unknown | Standing::Outdated | Standing::Revoked => {
-            let reason = format!("node `{id}` is revoked; if that was a mistake, let its host join under a new name");
-            Err(refusals::call(state, &caller.connection, "node.revoked", Status::permission_denied, &reason).await)
-        }
-    }
+    by_certificate(state, connection(request.extensions())?).await
 }
 
 /// The node whose certificate the connection showed, as long as it counts.
@@ -144,10 +102,10 @@ async fn by_certificate(state: &State, connection: &Connection) -> Result<Caller
         let reason = "this call needs the certificate of a node, and this is none";
         return refuse("node.certificate_wrong_purpose", Status::permission_denied, reason.to_owned()).await;
     };
-    let caller = Caller { id, expires_at: shown.peer.validity.until, connection: connection.clone() };
+    let caller = Caller { id, shown: Arc::clone(shown), connection: connection.clone() };
     if caller.is_expired(state) {
         let reason =
-            format!("the certificate of node `{id}` has expired at {}; connect with a newer one", caller.expires_at);
+            format!("the certificate of node `{id}` has expired at {}; connect with a newer one", caller.expires_at());
         return refuse("node.certificate_expired", Status::unauthenticated, reason).await;
     }
     match caller.stands(state).await? {
@@ -187,14 +145,19 @@ pub(super) enum Standing {
 }
 
 impl Caller {
+    /// When its certificate counts no longer.
+    pub(super) fn expires_at(&self) -> Timestamp {
+        self.shown.peer.validity.until
+    }
+
     /// Whether its certificate counts no longer.
     pub(super) fn is_expired(&self, state: &State) -> bool {
-        self.expires_at < state.clock.now()
+        self.expires_at() < state.clock.now()
     }
 
     /// Whether it may still call.
     pub(super) async fn stands(&self, state: &State) -> Result<Standing, Status> {
-        if !self.connection.peer.as_ref().is_none_or(|shown| shown.counts(state)) {
+        if !self.shown.counts(state) {
             return Ok(Standing::Outdated);
         }
         let now = state.clock.now();
@@ -206,7 +169,7 @@ impl Caller {
 
     /// The same, as the database says it now.
     pub(super) async fn looked_up(&self, state: &State) -> Result<Standing, Status> {
-        if !self.connection.peer.as_ref().is_none_or(|shown| shown.counts(state)) {
+        if !self.shown.counts(state) {
             return Ok(Standing::Outdated);
         }
         let found = state.store.node_standing(self.id).await.map_err(status::store)?;
@@ -221,14 +184,14 @@ impl Caller {
         })
     }
 
-    /// Whether these are its keys. In clear the secret has been looked for already.
+    /// Whether these are its keys.
     fn is_for(&self, keys: &NodeKeys) -> bool {
-        self.connection.peer.as_ref().is_none_or(|shown| keys.count(&shown.key))
+        keys.count(&self.shown.key)
     }
 
     /// What is kept of the key that it showed.
-    pub(super) fn key(&self) -> Option<SecretHash> {
-        self.connection.peer.as_ref().map(|shown| shown.key)
+    pub(super) fn key(&self) -> SecretHash {
+        self.shown.key
     }
 
     /// Refuses a message that speaks for another node.

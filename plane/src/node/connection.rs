@@ -59,6 +59,14 @@ pub(super) fn key_hash(public_key: &[u8]) -> SecretHash {
     SecretHash::of(&hex::encode(public_key))
 }
 
+impl Connection {
+    /// By no network.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn without_network(certificate: Option<&Certificate>) -> Self {
+        Self { address: None, peer: certificate.and_then(Shown::read).map(Arc::new) }
+    }
+}
+
 impl Connected<IncomingStream<'_, Door>> for Connection {
     fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
         let shown = stream.io().get_ref().1.peer_certificates().and_then(<[_]>::first);

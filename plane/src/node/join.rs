@@ -26,10 +26,7 @@ use crate::{
 
 pub(super) async fn join(state: &State, request: Request<JoinRequest>) -> Result<JoinResponse, Status> {
     let (metadata, extensions, message) = request.into_parts();
-    let Ok(connection) = connection(&extensions) else {
-        return Err(Status::failed_precondition("certificates are given over TLS only: join where nodes are let in"));
-    };
-    let asking = Asking { state, connection, request: &message.certificate_request };
+    let asking = Asking { state, connection: connection(&extensions)?, request: &message.certificate_request };
     let context = |actor| state.context(actor, correlation_id(state, &metadata));
     let facts = facts(&message.node.unwrap_or_default())?;
     let (id, keys) = if message.expired_certificate.is_empty() {
@@ -161,5 +158,6 @@ pub(super) async fn certify(
         certificate: issued.certificate.to_vec(),
         authorities: current.roots().certificates().iter().map(|root| root.to_vec()).collect(),
         mark: current.mark.clone(),
+        counts_for_seconds: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
     })
 }

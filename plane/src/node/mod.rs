@@ -51,7 +51,7 @@ const LARGEST_JOIN: usize = 64 << 10;
 /// Answers hosts.
 pub(crate) struct Service(State);
 
-/// All that is served to nodes: over TLS at a listener of its own, and in clear beside REST.
+/// All that is served to nodes, at a listener of its own.
 pub(crate) fn router(state: State) -> Router {
     let service = NodeProtocolServer::new(Service(state.clone())).max_decoding_message_size(LARGEST_MESSAGE);
     let routes = Router::new().route_service("/fettle.node.v1.NodeProtocol/{method}", service);

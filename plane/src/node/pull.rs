@@ -20,7 +20,7 @@ use tonic::{Request, Status, Streaming};
 use super::{
     Answers,
     authentication::{Caller, Standing, authenticate, correlation_id},
-    status,
+    refusals, status,
 };
 use crate::{
     dispatch::{NodeWake, Screen},
@@ -100,7 +100,7 @@ impl Session {
         // What was requested before this stream is among what is looked up now.
         self.wake.take_cancels();
         self.send_cancels().await?;
-        let left = self.caller.expires_at.duration_since(self.state.clock.now());
+        let left = self.caller.expires_at().duration_since(self.state.clock.now());
         let expiry = tokio::time::sleep(left.try_into().unwrap_or_default());
         tokio::pin!(expiry);
         loop {
@@ -243,7 +243,9 @@ fn gone() -> Status {
 
 /// What a host is told that goes on with a connection whose certificate is over.
 fn expired() -> Status {
-    Status::unauthenticated("the certificate that this stream began with has expired; connect with a newer one")
+    let status =
+        Status::unauthenticated("the certificate that this stream began with has expired; connect with a newer one");
+    refusals::with_code(status, "node.certificate_expired")
 }
 
 async fn first(requests: &mut Streaming<PullRequest>) -> Result<PullHello, Status> {

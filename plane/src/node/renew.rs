@@ -16,16 +16,13 @@ pub(super) async fn renew(state: &State, request: Request<RenewRequest>) -> Resu
     let context = caller.context(state, correlation_id(state, request.metadata()));
     let message = request.into_inner();
     caller.check(state, &message.node_id)?;
-    let Some(asked_by) = caller.key() else {
-        return Err(Status::failed_precondition("certificates are given over TLS only: join where nodes are let in"));
-    };
     let Some(key) = fettle_identity::requested_key(&message.certificate_request) else {
         return Err(Status::invalid_argument(
             "the certificate request is malformed, or not signed by the key it names",
         ));
     };
     // The holder of the key that asks may never hear the answer.
-    let keys = NodeKeys { key: key_hash(&key), asked_by: Some(asked_by) };
+    let keys = NodeKeys { key: key_hash(&key), asked_by: Some(caller.key()) };
     let credentials = certify(state, caller.id, &message.certificate_request, keys, context).await?;
     Ok(RenewResponse { credentials: Some(credentials) })
 }

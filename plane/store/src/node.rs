@@ -40,7 +40,7 @@ pub struct NewNode {
     pub id: NodeId,
     /// What its host says.
     pub facts: NodeFacts,
-    /// Hash of the secret it will authenticate with, or of its public key.
+    /// Hash of its public key.
     pub hash: SecretHash,
 }
 
@@ -58,7 +58,7 @@ pub struct NodeKeys {
 pub struct NodeStanding {
     /// Whether its certificates count no longer.
     pub is_revoked: bool,
-    /// Whose certificates count otherwise. In clear the first is the hash of a secret.
+    /// Whose certificates count otherwise.
     pub keys: NodeKeys,
 }
 
@@ -152,12 +152,6 @@ pub trait NodeStore: Send + Sync {
     /// # Errors
     /// When the store does not answer.
     async fn node_by_name(&self, name: &str) -> Result<Option<Node>, StoreError>;
-
-    /// The id of the node with this secret.
-    ///
-    /// # Errors
-    /// When the store does not answer.
-    async fn node_by_secret(&self, hash: SecretHash) -> Result<Option<NodeId>, StoreError>;
 
     /// What the node may do at all; none when it is unknown.
     ///

@@ -12,6 +12,8 @@
 #[path = "../it/support/host.rs"]
 #[expect(dead_code, reason = "shared with the other tests")]
 mod host;
+#[path = "../it/support/member.rs"]
+mod member;
 mod process;
 #[path = "../it/support/receiver.rs"]
 #[expect(dead_code, reason = "shared with the other tests")]

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader},
+    net::SocketAddr,
     os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Child, Command, Stdio},
@@ -31,7 +32,7 @@ pub(crate) async fn serve() {
     config.webhooks.private.private.insert("127.0.0.1".to_owned(), ["127.0.0.0/8".parse().unwrap()].into());
     config.webhooks.claim = Duration::from_millis(600);
     let plane = Plane::start_with(config, Arc::new(shelf)).await.unwrap();
-    println!("\n{READY}{}", plane.http_address());
+    println!("\n{READY}{} {}", plane.http_address(), plane.node_address());
     std::future::pending::<()>().await;
 }
 
@@ -57,11 +58,20 @@ impl Directory {
     }
 }
 
+/// Where a plane listens.
+#[derive(Clone)]
+pub(crate) struct Addresses {
+    /// For people and programs.
+    pub(crate) http: String,
+    /// For nodes.
+    pub(crate) nodes: SocketAddr,
+}
+
 /// A plane that is started again when it dies.
 pub(crate) struct PlaneProcess<'a> {
     directory: &'a Directory,
     child: Child,
-    address: Option<String>,
+    address: Option<Addresses>,
     /// How often it was killed by a point.
     pub(crate) deaths: u32,
 }
@@ -74,7 +84,7 @@ impl<'a> PlaneProcess<'a> {
     }
 
     /// Where it listens now; started again if it is dead.
-    pub(crate) fn address(&mut self) -> String {
+    pub(crate) fn address(&mut self) -> Addresses {
         loop {
             let dead = match &self.address {
                 None => Some(self.child.wait().unwrap()),
@@ -102,7 +112,7 @@ impl Drop for PlaneProcess<'_> {
 }
 
 /// Starts the child and waits for its address; none when it died before it listened.
-fn spawn(data: &Path, trace: &Path, crash_at: Option<&str>) -> (Child, Option<String>) {
+fn spawn(data: &Path, trace: &Path, crash_at: Option<&str>) -> (Child, Option<Addresses>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "plane_process", "--nocapture"]).env(CHILD, data).env("FETTLE_CRASH_TRACE", trace);
     if let Some(point) = crash_at {
@@ -110,6 +120,11 @@ fn spawn(data: &Path, trace: &Path, crash_at: Option<&str>) -> (Child, Option<St
     }
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let address = lines.map_while(Result::ok).find_map(|line| line.strip_prefix(READY).map(str::to_owned));
+    let address = lines.map_while(Result::ok).find_map(|line| addresses(line.strip_prefix(READY)?));
     (child, address)
+}
+
+fn addresses(line: &str) -> Option<Addresses> {
+    let (http, nodes) = line.split_once(' ')?;
+    Some(Addresses { http: http.to_owned(), nodes: nodes.parse().ok()? })
 }

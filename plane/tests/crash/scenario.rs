@@ -10,15 +10,16 @@ use fettle_model::{
 };
 use fettle_plane::administration::{self, Access, Administration, ProjectRole};
 use fettle_wire::node::{
-    AckRequest, CompleteRequest, HeartbeatRequest, Lease, PullHello, PullRequest, RegisterResponse, ReportRequest,
-    Verdict, node_protocol_client::NodeProtocolClient, pull_request, pull_response,
+    AckRequest, CompleteRequest, HeartbeatRequest, Lease, PullHello, PullRequest, ReportRequest, Verdict, pull_request,
+    pull_response,
 };
 use serde_json::{Value, json};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Request, Status, Streaming, transport::Channel};
+use tonic::{Code, Status, Streaming};
 
 use crate::{
     host::{registration, started, succeeded},
+    member::{Client, Member},
     process::{Directory, PlaneProcess},
     shelf::Shelf,
     within,
@@ -86,7 +87,7 @@ struct Story<'a> {
     http: reqwest::Client,
     admin: String,
     user: String,
-    node: RegisterResponse,
+    node: Option<Member>,
 }
 
 impl<'a> Story<'a> {
@@ -95,7 +96,7 @@ impl<'a> Story<'a> {
         let (admin, user, join) = tokens(directory).await;
         let plane = PlaneProcess::start(directory, crash_at);
         let http = reqwest::Client::builder().timeout(Duration::from_secs(5)).pool_max_idle_per_host(0).build();
-        (Self { plane, http: http.unwrap(), admin, user, node: RegisterResponse::default() }, join)
+        (Self { plane, http: http.unwrap(), admin, user, node: None }, join)
     }
 }
 
@@ -125,7 +126,7 @@ impl Story<'_> {
     async fn call(&mut self, admin: bool, method: &str, path: &str, body: Option<Value>) -> Value {
         let begun = std::time::Instant::now();
         while begun.elapsed() < PATIENCE {
-            let url = format!("http://{}{path}", self.plane.address());
+            let url = format!("http://{}{path}", self.plane.address().http);
             let token = if admin { &self.admin } else { &self.user };
             let mut request = self.http.request(method.parse().unwrap(), url).bearer_auth(token);
             if let Some(body) = &body {
@@ -149,22 +150,19 @@ impl Story<'_> {
         answer["operation_id"].as_str().unwrap().to_owned()
     }
 
-    async fn connect(&mut self) -> Option<NodeProtocolClient<Channel>> {
-        let address = self.plane.address();
-        NodeProtocolClient::connect(format!("http://{address}")).await.ok()
-    }
-
-    fn with<T>(&self, message: T) -> Request<T> {
-        with(&self.node.secret, message)
+    /// The node, and a new connection of it.
+    fn connect(&mut self) -> (String, Client) {
+        let address = self.plane.address().nodes;
+        let node = self.node.as_ref().unwrap();
+        (node.node_id.clone(), node.client(address))
     }
 
     async fn join(&mut self, token: &str) {
         let begun = std::time::Instant::now();
         while begun.elapsed() < PATIENCE {
-            let Some(mut client) = self.connect().await else { continue };
-            match client.register(with(token, registration("node-a", 1, ""))).await {
-                Ok(answer) => {
-                    self.node = answer.into_inner();
+            match Member::join(self.plane.address().nodes, token, registration("node-a", 1, "")).await {
+                Ok(member) => {
+                    self.node = Some(member);
                     return;
                 }
                 Err(status) => assert!(is_outage(&status), "{status}"),
@@ -175,9 +173,8 @@ impl Story<'_> {
 
     async fn heartbeat(&mut self) {
         loop {
-            let Some(mut client) = self.connect().await else { continue };
-            let message = HeartbeatRequest { node_id: self.node.node_id.clone(), clock_milliseconds: 0 };
-            match client.heartbeat(self.with(message)).await {
+            let (node_id, mut client) = self.connect();
+            match client.heartbeat(HeartbeatRequest { node_id, clock_milliseconds: 0 }).await {
                 Ok(_) => return,
                 Err(status) => assert!(is_outage(&status), "{status}"),
             }
@@ -196,17 +193,12 @@ impl Story<'_> {
     }
 
     async fn try_lease(&mut self, held: &[String]) -> Option<Result<Lease, Status>> {
-        let mut client = self.connect().await?;
-        let hello = PullHello {
-            node_id: self.node.node_id.clone(),
-            held_task_ids: held.to_vec(),
-            free_slots: 1,
-            ..PullHello::default()
-        };
+        let (node_id, mut client) = self.connect();
+        let hello = PullHello { node_id, held_task_ids: held.to_vec(), free_slots: 1, ..PullHello::default() };
         let hello = PullRequest { request: Some(pull_request::Request::Hello(hello)) };
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         sender.send(hello).await.ok()?;
-        let answer = client.pull(self.with(ReceiverStream::new(receiver))).await;
+        let answer = client.pull(ReceiverStream::new(receiver)).await;
         let mut answers: Streaming<_> = answer.ok()?.into_inner();
         match answers.message().await {
             Ok(Some(message)) => match message.response? {
@@ -221,10 +213,9 @@ impl Story<'_> {
     /// Acknowledges; false when the lease is over.
     async fn try_acknowledge(&mut self, lease: &Lease) -> bool {
         loop {
-            let Some(mut client) = self.connect().await else { continue };
-            let message =
-                AckRequest { node_id: self.node.node_id.clone(), task_id: lease.task_id.clone(), epoch: lease.epoch };
-            match client.ack(self.with(message)).await {
+            let (node_id, mut client) = self.connect();
+            let message = AckRequest { node_id, task_id: lease.task_id.clone(), epoch: lease.epoch };
+            match client.ack(message).await {
                 Ok(_) => return true,
                 Err(status) if status.code() == Code::FailedPrecondition => return false,
                 Err(status) => assert!(is_outage(&status), "{status}"),
@@ -261,9 +252,9 @@ impl Story<'_> {
     }
 
     async fn try_report(&mut self, lease: &Lease, sequence: u64, event: &StepEvent) -> Option<Verdict> {
-        let mut client = self.connect().await?;
+        let (node_id, mut client) = self.connect();
         let report = ReportRequest {
-            node_id: self.node.node_id.clone(),
+            node_id,
             task_id: lease.task_id.clone(),
             epoch: lease.epoch,
             sequence,
@@ -271,21 +262,16 @@ impl Story<'_> {
         };
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         sender.send(report).await.ok()?;
-        let mut answers = client.report(self.with(ReceiverStream::new(receiver))).await.ok()?.into_inner();
+        let mut answers = client.report(ReceiverStream::new(receiver)).await.ok()?.into_inner();
         let answer = within(answers.message()).await.ok()??;
         Some(answer.verdict())
     }
 
     async fn complete(&mut self, lease: &Lease, canceled: bool) {
         loop {
-            let Some(mut client) = self.connect().await else { continue };
-            let message = CompleteRequest {
-                node_id: self.node.node_id.clone(),
-                task_id: lease.task_id.clone(),
-                epoch: lease.epoch,
-                canceled,
-            };
-            match client.complete(self.with(message)).await {
+            let (node_id, mut client) = self.connect();
+            let message = CompleteRequest { node_id, task_id: lease.task_id.clone(), epoch: lease.epoch, canceled };
+            match client.complete(message).await {
                 Ok(answer) => return assert_eq!(answer.into_inner().verdict(), Verdict::Accepted),
                 Err(status) => assert!(is_outage(&status), "{status}"),
             }
@@ -330,12 +316,6 @@ fn result_again(step: &str) -> StepEvent {
     let step_id: StepId = step.parse().unwrap();
     let result = StepOutcome::Succeeded { output: json!({ "of": "a second result" }), changed: true };
     StepEvent::Finished { step_id, attempt: 2, result, duration_ms: 1, at: 1_800_000_000_009 }
-}
-
-fn with<T>(secret: &str, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.metadata_mut().insert("authorization", format!("Bearer {secret}").parse().unwrap());
-    request
 }
 
 /// The connection broke: try again.

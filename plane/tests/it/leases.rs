@@ -223,7 +223,7 @@ async fn a_plane_that_was_away_lets_its_hosts_go_on() {
     let lease = pull.lease().await;
     host.ack(&lease).await.unwrap();
     let plane = within(plane.restart_after(Duration::from_millis(2_100))).await;
-    let mut host = host.reconnect(&plane.running).await;
+    let mut host = host.reconnect(&plane.running);
     let _pull = host.pull(&[&lease.task_id], 0).await;
     host.execute(&lease).await;
     assert_eq!(plane.get(&path).await["status"], "succeeded");

@@ -1,4 +1,4 @@
-//! Nodes: joining, secrets, heartbeats, who sees them.
+//! Nodes: joining, certificates, heartbeats, who sees them.
 
 use fettle_plane::administration::{self, ProjectRole};
 use reqwest::{Method, StatusCode};
@@ -24,10 +24,12 @@ async fn a_node_is_online_while_it_is_heard_of() {
 async fn only_a_join_token_that_is_not_used_up_joins() {
     let plane = plane().await;
     let join = plane.join_token(1).await;
-    let wrong = FakeHost::join(&plane.running, "fettle_join_wrong", "node-a", 1).await.err().unwrap();
+    let (_, authority) = join.split_once('.').unwrap();
+    let token = |secret: &str| format!("{secret}.{authority}");
+    let wrong = FakeHost::join(&plane.running, &token("fettle_join_wrong"), "node-a", 1).await.err().unwrap();
     assert_eq!(wrong.code(), Code::Unauthenticated);
     // A bearer token is no join token.
-    let wrong = FakeHost::join(&plane.running, &plane.admin, "node-a", 1).await.err().unwrap();
+    let wrong = FakeHost::join(&plane.running, &token(&plane.admin), "node-a", 1).await.err().unwrap();
     assert_eq!(wrong.code(), Code::Unauthenticated);
     FakeHost::join(&plane.running, &join, "node-a", 1).await.unwrap();
     let late = FakeHost::join(&plane.running, &join, "node-b", 1).await.err().unwrap();
@@ -36,13 +38,13 @@ async fn only_a_join_token_that_is_not_used_up_joins() {
 }
 
 #[tokio::test]
-async fn a_known_node_registers_again_with_its_own_secret() {
+async fn a_known_node_registers_again_with_its_own_certificate() {
     let plane = plane().await;
     let mut host = plane.host("node-a", 1).await;
     let again = host.register_again(4).await.unwrap();
-    assert_eq!((again.node_id.as_str(), again.secret.as_str()), (host.id.as_str(), ""));
+    assert_eq!(again.node_id, host.id);
     assert_eq!(plane.get("/api/v1/nodes/node-a").await["slots"], 4);
-    let wrong = host.with_secret("fettle_node_wrong").register_again(4).await.unwrap_err();
+    let wrong = host.as_a_stranger(&plane.running).register_again(4).await.unwrap_err();
     assert_eq!(wrong.code(), Code::Unauthenticated);
 }
 
@@ -55,14 +57,14 @@ async fn a_node_speaks_for_itself_only() {
     let mut pull = own.pull(&[], 1).await;
     plane.submitted("node-a").await;
     let lease = pull.lease().await;
-    // The other node's secret with this node's id, then with its own id.
-    let mut forged = own.with_secret(&other.secret);
+    // The other node's certificate with this node's id, then with its own id.
+    let mut forged = own.with_certificate_of(&other);
     assert_eq!(forged.ack(&lease).await.unwrap_err().code(), Code::PermissionDenied);
     assert_eq!(forged.heartbeat().await.unwrap_err().code(), Code::PermissionDenied);
     assert_eq!(forged.complete(&lease, false).await.unwrap_err().code(), Code::PermissionDenied);
     assert_eq!(forged.pull(&[], 1).await.next().await.unwrap_err().code(), Code::PermissionDenied);
     assert_eq!(other.clone().ack(&lease).await.unwrap_err().code(), Code::FailedPrecondition);
-    let mut nobody = own.with_secret("");
+    let mut nobody = own.as_a_stranger(&plane.running);
     assert_eq!(nobody.heartbeat().await.unwrap_err().code(), Code::Unauthenticated);
     own.ack(&lease).await.unwrap();
 }
@@ -150,10 +152,10 @@ async fn a_revoked_node_is_heard_no_more_and_takes_no_operation() {
 }
 
 #[tokio::test]
-async fn a_secret_is_not_exchanged_for_a_certificate() {
+async fn nodes_are_not_served_where_people_are() {
     let plane = plane().await;
-    let mut host = plane.host("node-a", 1).await;
-    let refused = host.renew().await.unwrap_err();
-    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
-    host.heartbeat().await.unwrap();
+    for token in [&plane.admin, &plane.join_token(1).await] {
+        let (status, _) = plane.call(token, Method::POST, "/fettle.node.v1.NodeProtocol/Register", None).await;
+        assert_eq!(status, StatusCode::NOT_FOUND);
+    }
 }

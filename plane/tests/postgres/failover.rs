@@ -49,7 +49,7 @@ impl Failing {
         let shelf = Arc::new(Shelf::default());
         let artifacts: Arc<dyn ArtifactSource> = Arc::<Shelf>::clone(&shelf);
         let running = Plane::start_with(config, artifacts).await.unwrap();
-        let administration = Administration::open_in(directory.path(), &database).await.unwrap();
+        let administration = Administration::open_in(&directory.path().join("plane"), &database).await.unwrap();
         let (_, admin) = administration.create_token("admin", Access::PlatformAdmin, None).await.unwrap();
         let access = in_project("demo", ProjectRole::Member);
         let (_, member) = administration.create_token("member", access, None).await.unwrap();

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -50,13 +51,15 @@ struct Planes {
     member: String,
     join: String,
     database: Database,
+    elsewhere: TempDir,
     _cluster: Cluster,
 }
 
-async fn start(database: &Database, shelf: &Arc<Shelf>) -> Member {
+async fn start(database: &Database, authorities: &Path, shelf: &Arc<Shelf>) -> Member {
     let data = tempfile::tempdir().unwrap();
     let mut config = PlaneConfig::new(data.path());
     config.database = database.clone();
+    config.authority_directory = Some(authorities.to_owned());
     config.lease_duration = Duration::from_secs(600);
     config.acknowledge_timeout = Duration::from_secs(5);
     let shelf: Arc<dyn ArtifactSource> = Arc::<Shelf>::clone(shelf);
@@ -74,8 +77,10 @@ impl Planes {
         let cluster = Cluster::start()?;
         let database = Database::Postgres(cluster.url("postgres").parse().unwrap());
         let shelf = Arc::new(Shelf::default());
-        let members = tokio::join!(start(&database, &shelf), start(&database, &shelf), start(&database, &shelf));
         let elsewhere = tempfile::tempdir().unwrap();
+        let authorities = elsewhere.path().join("authority");
+        let member = || start(&database, &authorities, &shelf);
+        let members = tokio::join!(member(), member(), member());
         let administration = Administration::open_in(elsewhere.path(), &database).await.unwrap();
         let (_, admin) = administration.create_token("admin", Access::PlatformAdmin, None).await.unwrap();
         let access = in_project("demo", ProjectRole::Member);
@@ -91,6 +96,7 @@ impl Planes {
             member: member.reveal().to_owned(),
             join: join.reveal().to_owned(),
             database,
+            elsewhere,
             _cluster: cluster,
         };
         let body = planes.shelf.publish_noop();
@@ -199,13 +205,14 @@ async fn a_plane_that_is_killed_takes_nothing_with_it() {
     planes.kill(0);
     paths.push(planes.submitted("node-a").await);
     // The host goes on with what it holds, at another plane.
-    let mut host = host.reconnect(planes.plane(1)).await;
+    let mut host = host.reconnect(planes.plane(1));
     let mut pull = host.pull(&[&held.task_id], 0).await;
     host.execute(&held).await;
     pull.free(1).await;
     for number in 0..5 {
         if number == 2 {
-            planes.members[0] = Some(start(&planes.database, &planes.shelf).await);
+            planes.members[0] =
+                Some(start(&planes.database, &planes.elsewhere.path().join("authority"), &planes.shelf).await);
         }
         let lease = pull.lease().await;
         assert_ne!(lease.task_id, held.task_id, "it was leased twice");

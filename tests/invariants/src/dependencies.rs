@@ -208,7 +208,15 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("fettle-lease-model", &[]),
         (
             "fettle-simulation",
-            &["fettle-model", "fettle-host", "fettle-plane", "fettle-store", "fettle-store-sqlite", "fettle-supply"],
+            &[
+                "fettle-identity",
+                "fettle-model",
+                "fettle-host",
+                "fettle-plane",
+                "fettle-store",
+                "fettle-store-sqlite",
+                "fettle-supply",
+            ],
         ),
         ("fettle-nvml-scenario", &[]),
         ("xtask", &[]),

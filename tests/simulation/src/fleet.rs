@@ -7,7 +7,7 @@ use std::{
 };
 
 use fettle_host::{
-    agent::{Agent, Settings, transport},
+    agent::{Agent, Settings},
     capabilities::Node,
     executor::{
         Executor, Shelf,
@@ -28,13 +28,16 @@ use crate::{
     library::Documents,
     line::Line,
     machine::{Clock, Machine, complete},
-    net::{Link, Net, Plane},
+    net::{Link, Net, Plane, Shows},
     script::Effects,
     store::WatchedStore,
 };
 
 /// How long leases last here.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
+
+/// How long certificates count here: hosts renew them while things go wrong.
+const CERTIFICATE: Duration = Duration::from_secs(90);
 
 /// How long a canceled step may take to end by itself.
 const CANCEL_GRACE: std::time::Duration = std::time::Duration::from_secs(10);
@@ -119,7 +122,8 @@ pub(crate) async fn keep_plane(ground: Arc<Ground>, seat: Arc<Seat>) {
             started = start_plane(&ground, &machine) => Some(started),
         };
         if let Some(plane) = &started {
-            ground.net.set_plane(Some(Plane { router: plane.router(), machine: Arc::clone(&machine) }));
+            let (router, door) = (plane.router(), plane.door());
+            ground.net.set_plane(Some(Plane { router, door, machine: Arc::clone(&machine) }));
         }
         machine.dead.cancelled().await;
         ground.net.set_plane(None);
@@ -134,6 +138,7 @@ async fn start_plane(ground: &Arc<Ground>, machine: &Arc<Machine>) -> SimulatedP
     config.lease_duration = LEASE;
     config.acknowledge_timeout = LEASE / 2;
     config.rate_limit = None;
+    config.certificate_lifetime = CERTIFICATE;
     let (opened, owner) = (Arc::clone(ground), Arc::clone(machine));
     let open = move |listener| {
         let file = opened.directory.join("plane.db");
@@ -195,7 +200,12 @@ async fn live(ground: Arc<Ground>, seat: Arc<Seat>, machine: Arc<Machine>, join_
         capabilities: [("gpu.vendor".to_owned(), "nvidia".to_owned())].into(),
         labels: [("pool".to_owned(), "all".to_owned())].into(),
     };
-    let line = Line { net: Arc::clone(&ground.net), link: Arc::clone(&seat.link), machine: Arc::clone(&machine) };
-    let ended = Agent::over(transport(line), settings, executor).run(CancellationToken::new()).await;
+    let line = Line {
+        net: Arc::clone(&ground.net),
+        link: Arc::clone(&seat.link),
+        machine: Arc::clone(&machine),
+        shows: Shows::default(),
+    };
+    let ended = Agent::over(line, settings, executor).run(CancellationToken::new()).await;
     ground.net.trace.broken(format!("{} ended by itself: {ended:?}", seat.name));
 }

@@ -8,6 +8,7 @@ use std::{
 
 use axum::http::{Request, Response, request::Parts};
 use bytes::Bytes;
+use fettle_host::agent::{ConnectError, Dial, Shown, Transport, transport};
 use futures::future::BoxFuture;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
@@ -19,7 +20,7 @@ use tower::Service;
 
 use crate::{
     machine::Machine,
-    net::{Link, Net, Plane, lost},
+    net::{Link, Net, Plane, Shows, lost},
 };
 
 /// Frames on their way in one direction.
@@ -36,6 +37,18 @@ pub(crate) struct Line {
     pub(crate) link: Arc<Link>,
     /// The host.
     pub(crate) machine: Arc<Machine>,
+    /// What it shows.
+    pub(crate) shows: Shows,
+}
+
+impl Dial for Line {
+    fn dial(&self, shown: &Shown<'_>) -> Result<Transport, ConnectError> {
+        let certificate = match *shown {
+            Shown::Joining(_) | Shown::Expired(_) => None,
+            Shown::Node { certificate, .. } => Some(certificate.clone()),
+        };
+        Ok(transport(Self { shows: Shows(certificate), ..self.clone() }))
+    }
 }
 
 impl Service<Request<Body>> for Line {
@@ -47,8 +60,9 @@ impl Service<Request<Body>> for Line {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let line = self.clone();
+        request.extensions_mut().insert(self.shows.clone());
         Box::pin(async move {
             let over = line.machine.dead.clone();
             let answer = async {
@@ -84,7 +98,7 @@ impl Line {
         let repeated = self.repeated(&parts);
         tokio::spawn(Arc::clone(&stream).carry_up(body, up, repeated));
         let sent = Request::from_parts(parts, axum::body::Body::new(StreamBody::new(ReceiverStream::new(arriving))));
-        let response = stream.plane.open(sent).await?;
+        let response = stream.plane.open(sent).await.inspect_err(|_| stream.over.cancel())?;
         let (head, body) = response.into_parts();
         let (down, answers) = mpsc::channel::<Carried>(ON_THEIR_WAY);
         tokio::spawn(stream.carry_down(body, down));

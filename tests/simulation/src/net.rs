@@ -14,6 +14,8 @@ use axum::{
     http::{Request, Response, request::Parts},
 };
 use bytes::Bytes;
+use fettle_identity::Certificate;
+use fettle_plane::simulation::SimulatedDoor;
 use http_body::Frame;
 use http_body_util::BodyExt as _;
 use tokio::sync::watch;
@@ -32,8 +34,10 @@ const LOST: Duration = Duration::from_secs(6);
 /// A plane that listens.
 #[derive(Clone)]
 pub(crate) struct Plane {
-    /// What it serves.
+    /// What it serves to people and programs.
     pub(crate) router: Router,
+    /// What it serves to nodes.
+    pub(crate) door: SimulatedDoor,
     /// Where it runs.
     pub(crate) machine: Arc<Machine>,
 }
@@ -139,7 +143,10 @@ impl Net {
         let name = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
         tokio::time::sleep(self.latency()).await;
         link.passes().await?;
-        let fate = self.fate();
+        // TLS lets nobody on the way repeat a call. What comes twice stands for callers that repeat theirs, and who asks
+        // for a certificate asks for another one each time.
+        let is_identity = matches!(name.as_str(), "Join" | "Renew");
+        let fate = Some(self.fate()).filter(|fate| *fate != Fate::Twice || !is_identity).unwrap_or(Fate::Arrives);
         if fate != Fate::Arrives {
             self.trace.note(&format!("{name} {fate:?}"));
         }
@@ -168,11 +175,26 @@ impl Net {
     }
 }
 
+/// What a host shows when it connects. Requests of people carry none.
+#[derive(Clone, Default)]
+pub(crate) struct Shows(pub(crate) Option<Certificate>);
+
 impl Plane {
+    /// A host's certificate is looked at whenever something of it arrives: connections are not simulated.
+    async fn serve(&self, request: Request<axum::body::Body>) -> Result<Response<axum::body::Body>, Status> {
+        match request.extensions().get::<Shows>().cloned() {
+            None => Ok(self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})),
+            Some(Shows(certificate)) => {
+                let answered = self.door.answer(certificate.as_ref(), request).await;
+                answered.map_err(|refusal| Status::from_error(Box::new(refusal)))
+            }
+        }
+    }
+
     async fn answer(&self, parts: Parts, body: Bytes) -> Result<Answer, Status> {
         let request = Request::from_parts(parts, axum::body::Body::from(body));
         let answered = async {
-            let response = self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
+            let response = self.serve(request).await?;
             let (head, mut body) = response.into_parts();
             let mut frames = Vec::new();
             while let Some(frame) = body.frame().await {
@@ -190,12 +212,12 @@ impl Plane {
     /// Opens a stream.
     ///
     /// # Errors
-    /// When the plane dies before it answers.
+    /// When the plane dies before it answers, or does not let the host in.
     pub(crate) async fn open(&self, request: Request<axum::body::Body>) -> Result<Response<axum::body::Body>, Status> {
         tokio::select! {
             biased;
             () = self.machine.dead.cancelled() => Err(lost("the connection was reset")),
-            response = self.router.clone().oneshot(request) => Ok(response.unwrap_or_else(|never| match never {})),
+            response = self.serve(request) => response,
         }
     }
 }

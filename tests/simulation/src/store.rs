@@ -225,10 +225,6 @@ impl NodeStore for WatchedStore {
         self.turn("node_by_name", self.inner.node_by_name(name)).await
     }
 
-    async fn node_by_secret(&self, hash: SecretHash) -> Result<Option<NodeId>, StoreError> {
-        self.turn("node_by_secret", self.inner.node_by_secret(hash)).await
-    }
-
     async fn node_standing(&self, id: NodeId) -> Result<Option<NodeStanding>, StoreError> {
         self.turn("node_standing", self.inner.node_standing(id)).await
     }

@@ -73,7 +73,7 @@ async fn unheard(unit: &mut Unit, name: &str, join_token_id: &str) -> Result<Opt
     Ok(found.map(|(id,)| id))
 }
 
-/// What is the hash of a secret, for nodes that connect in clear, is that of the public key of those with certificates.
+/// The column has the name that it had when nodes had secrets; it keeps the hash of the public key.
 async fn set_keys(unit: &mut Unit, id: NodeId, keys: NodeKeys) -> Result<(), StoreError> {
     let updated = unit
         .execute(
@@ -260,13 +260,6 @@ impl NodeStore for PostgresStore {
         let bind = |query: Asking<NodeRow>| query.bind(clean(name));
         let found = self.reader.one("node_by_name", nodes!("WHERE name = $1"), bind).await?;
         found.map(NodeRow::node).transpose()
-    }
-
-    async fn node_by_secret(&self, hash: SecretHash) -> Result<Option<NodeId>, StoreError> {
-        let bind = |query: Asking<(String,)>| query.bind(hash.hex());
-        let sql = "SELECT node_id FROM nodes WHERE secret_hash = $1";
-        let found = self.reader.one("node_by_secret", sql, bind).await?;
-        found.map(|(id,)| row::parse(WHAT, &id)).transpose()
     }
 
     async fn node_standing(&self, id: NodeId) -> Result<Option<NodeStanding>, StoreError> {

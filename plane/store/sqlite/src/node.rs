@@ -70,7 +70,7 @@ async fn join(unit: &mut Unit, new: &NewNode, hash: SecretHash, context: &Contex
     Ok(node)
 }
 
-/// What is the hash of a secret, for nodes that connect in clear, is that of the public key of those with certificates.
+/// The column has the name that it had when nodes had secrets; it keeps the hash of the public key.
 async fn set_keys(unit: &mut Unit, id: NodeId, keys: NodeKeys) -> Result<(), StoreError> {
     let updated = sqlx::query(
         "UPDATE nodes SET secret_hash = $2, asked_by_hash = $3 WHERE node_id = $1
@@ -264,15 +264,6 @@ impl NodeStore for SqliteStore {
             .await
             .map_err(unavailable("node_by_name"))?;
         found.map(NodeRow::node).transpose()
-    }
-
-    async fn node_by_secret(&self, hash: SecretHash) -> Result<Option<NodeId>, StoreError> {
-        let found: Option<(String,)> = sqlx::query_as("SELECT node_id FROM nodes WHERE secret_hash = $1")
-            .bind(hash.hex())
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(unavailable("node_by_secret"))?;
-        found.map(|(id,)| row::parse(WHAT, &id)).transpose()
     }
 
     async fn node_standing(&self, id: NodeId) -> Result<Option<NodeStanding>, StoreError> {

@@ -1,6 +1,6 @@
 //! A host that says what it is told to say.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use fettle_model::{
     name::StepId,
@@ -10,35 +10,26 @@ use fettle_model::{
 use fettle_plane::RunningPlane;
 use fettle_wire::node::{
     AckRequest, CompleteRequest, ExtendRequest, ExtendResponse, FailRequest, HeartbeatRequest, Lease, PullFree,
-    PullHello, PullRequest, PullResponse, RegisterRequest, RegisterResponse, RenewRequest, ReportRequest,
-    ReportResponse, Verdict, node_protocol_client::NodeProtocolClient, pull_request, pull_response,
+    PullHello, PullRequest, PullResponse, RegisterRequest, RegisterResponse, ReportRequest, ReportResponse, Verdict,
+    pull_request, pull_response,
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Status, Streaming, transport::Channel};
+use tonic::{Status, Streaming};
 
-use super::within;
+use super::{
+    member::{Client, Member},
+    within,
+};
 
 /// A host.
 #[derive(Clone)]
 pub(crate) struct FakeHost {
     pub(crate) id: String,
-    pub(crate) secret: String,
     pub(crate) name: String,
-    client: NodeProtocolClient<Channel>,
-}
-
-/// A message with a secret.
-fn with<T>(secret: &str, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.metadata_mut().insert("authorization", format!("Bearer {secret}").parse().unwrap());
-    request
-}
-
-/// Connects to a plane.
-pub(crate) async fn connect(plane: &RunningPlane) -> NodeProtocolClient<Channel> {
-    NodeProtocolClient::connect(format!("http://{}", plane.http_address())).await.unwrap()
+    member: Arc<Member>,
+    client: Client,
 }
 
 /// What a host says when it registers.
@@ -56,38 +47,36 @@ pub(crate) fn registration(name: &str, slots: u32, node_id: &str) -> RegisterReq
 impl FakeHost {
     /// Joins with a join token.
     pub(crate) async fn join(plane: &RunningPlane, token: &str, name: &str, slots: u32) -> Result<Self, Status> {
-        let mut client = connect(plane).await;
-        let answer = client.register(with(token, registration(name, slots, ""))).await?.into_inner();
-        Ok(Self { id: answer.node_id, secret: answer.secret, name: name.to_owned(), client })
+        let member = Member::join(plane.node_address(), token, registration(name, slots, "")).await?;
+        let (id, client) = (member.node_id.clone(), member.client(plane.node_address()));
+        Ok(Self { id, name: name.to_owned(), member: Arc::new(member), client })
     }
 
-    /// The same host with another secret.
-    pub(crate) fn with_secret(&self, secret: &str) -> Self {
-        Self { secret: secret.to_owned(), ..self.clone() }
+    /// The same host with the certificate of another.
+    pub(crate) fn with_certificate_of(&self, other: &Self) -> Self {
+        Self { client: other.client.clone(), ..self.clone() }
+    }
+
+    /// The same host without a certificate.
+    pub(crate) fn as_a_stranger(&self, plane: &RunningPlane) -> Self {
+        Self { client: self.member.stranger(plane.node_address()), ..self.clone() }
     }
 
     /// The same host connected again, perhaps to another plane.
-    pub(crate) async fn reconnect(&self, plane: &RunningPlane) -> Self {
-        Self { client: connect(plane).await, ..self.clone() }
+    pub(crate) fn reconnect(&self, plane: &RunningPlane) -> Self {
+        Self { client: self.member.client(plane.node_address()), ..self.clone() }
     }
 
-    /// Registers again with its own secret.
+    /// Registers again.
     pub(crate) async fn register_again(&mut self, slots: u32) -> Result<RegisterResponse, Status> {
         let message = registration(&self.name, slots, &self.id);
-        Ok(self.client.register(with(&self.secret, message)).await?.into_inner())
-    }
-
-    /// Asks for a certificate.
-    pub(crate) async fn renew(&mut self) -> Result<(), Status> {
-        let certificate_request = fettle_identity::Key::generate().unwrap().request().unwrap();
-        let message = RenewRequest { node_id: self.id.clone(), certificate_request };
-        self.client.renew(with(&self.secret, message)).await.map(drop)
+        Ok(self.client.register(message).await?.into_inner())
     }
 
     /// Says that it is alive.
     pub(crate) async fn heartbeat(&mut self) -> Result<(), Status> {
         let message = HeartbeatRequest { node_id: self.id.clone(), clock_milliseconds: 0 };
-        self.client.heartbeat(with(&self.secret, message)).await.map(drop)
+        self.client.heartbeat(message).await.map(drop)
     }
 
     /// Opens its pull stream.
@@ -106,34 +95,34 @@ impl FakeHost {
         };
         let hello = PullRequest { request: Some(pull_request::Request::Hello(hello)) };
         sender.send(hello).await.unwrap();
-        let answers = self.client.pull(with(&self.secret, ReceiverStream::new(receiver))).await.unwrap().into_inner();
+        let answers = self.client.pull(ReceiverStream::new(receiver)).await.unwrap().into_inner();
         Pull { sender, answers }
     }
 
     /// Acknowledges a lease.
     pub(crate) async fn ack(&mut self, lease: &Lease) -> Result<(), Status> {
         let message = AckRequest { node_id: self.id.clone(), task_id: lease.task_id.clone(), epoch: lease.epoch };
-        self.client.ack(with(&self.secret, message)).await.map(drop)
+        self.client.ack(message).await.map(drop)
     }
 
     /// Opens its report stream.
     pub(crate) async fn reports(&mut self) -> Reports {
         let (sender, receiver) = mpsc::channel(64);
-        let answers = self.client.report(with(&self.secret, ReceiverStream::new(receiver))).await.unwrap().into_inner();
+        let answers = self.client.report(ReceiverStream::new(receiver)).await.unwrap().into_inner();
         Reports { node_id: self.id.clone(), sender, answers }
     }
 
     /// Asks for more time.
     pub(crate) async fn extend(&mut self, lease: &Lease) -> Result<ExtendResponse, Status> {
         let message = ExtendRequest { node_id: self.id.clone(), task_id: lease.task_id.clone(), epoch: lease.epoch };
-        Ok(self.client.extend(with(&self.secret, message)).await?.into_inner())
+        Ok(self.client.extend(message).await?.into_inner())
     }
 
     /// Says that a task is over.
     pub(crate) async fn complete(&mut self, lease: &Lease, canceled: bool) -> Result<Verdict, Status> {
         let message =
             CompleteRequest { node_id: self.id.clone(), task_id: lease.task_id.clone(), epoch: lease.epoch, canceled };
-        Ok(self.client.complete(with(&self.secret, message)).await?.into_inner().verdict())
+        Ok(self.client.complete(message).await?.into_inner().verdict())
     }
 
     /// Says that a task failed.
@@ -145,7 +134,7 @@ impl FakeHost {
             failure: failure.to_string(),
             step_id: step_id.to_owned(),
         };
-        Ok(self.client.fail(with(&self.secret, message)).await?.into_inner().verdict())
+        Ok(self.client.fail(message).await?.into_inner().verdict())
     }
 
     /// Does a leased task of `test.noop@v1` from its acknowledgement to its end.

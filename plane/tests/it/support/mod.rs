@@ -1,6 +1,7 @@
 //! A plane in this process, with verbs.
 
 pub(crate) mod host;
+pub(crate) mod member;
 pub(crate) mod receiver;
 pub(crate) mod shelf;
 pub(crate) mod stream;
