@@ -74,6 +74,6 @@ pub use signature::{Evidence, Rejection, Signed, Signer, TrustedRoot, TrustedRoo
 pub use store::{ContentStore, StoreError};
 pub use supplier::{Artifact, Supplier};
 pub use trust::{
-    Activation, Chain, Finding, NAME_ANNOTATION, ParseVersionError, RotationError, Trust, TrustError, TrustFiles,
-    TrustPolicy, TrustPolicyError, TrustSource, VERSION_ANNOTATION, Version,
+    Activation, Chain, Finding, NAME_ANNOTATION, ParseVersionError, Quorum, Replaced, RotationError, Trust, TrustError,
+    TrustFiles, TrustPolicy, TrustPolicyError, TrustSource, VERSION_ANNOTATION, Version,
 };

@@ -104,3 +104,39 @@ async fn a_verdict_tells_of_each_signature_and_what_it_counted_for() {
     assert_eq!((&answer["verdict"], chain.len(), counted), (&"TRUSTED".into(), 4, vec!["other"]), "{answer}");
     desk.running.stop().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_is_made_from_keys_and_a_key_is_replaced_by_two_of_three_roots() {
+    let desk = Desk::new().await;
+    for name in ["root-1", "root-2", "root-3", "build", "build-2", "team"] {
+        desk.say(&format!("key generate --output {name}")).await;
+    }
+    let init = "trust init --root root-1.pub --root root-2.pub --root root-3.pub --root-threshold 2 --step build.pub \
+                --signer team.pub --output trust.yaml";
+    let made = desk.say(init).await;
+    assert!(made.contains("trust_policy: 2 of `root-1`") && made.contains("step: 1 of `build`"), "{made}");
+    assert!(made.contains("catalog: 1 of `team`"), "{made}");
+    desk.fail(init, 1, "cannot write trust.yaml").await;
+    let both = "trust init --root root-1.pub --signer root-1.pub --output both.yaml";
+    assert!(desk.say(both).await.contains("`root-1` is a root and signs `step` too"));
+    desk.fail("trust init --root root-1.pub --root-threshold 2 --output no.yaml", 3, "cannot use the trust policy")
+        .await;
+    assert!(!desk.directory.path().join("no.yaml").exists());
+
+    let rotate = "trust rotate trust.yaml --replace build.pub --with build-2.pub --output trust-2.yaml";
+    let next = desk.say(rotate).await;
+    assert!(next.contains("revision  2") && next.contains("changed   step") && next.contains("`build-2`"), "{next}");
+    assert!(next.contains("fettle trust publish trust-2.yaml --key ROOT.key"), "{next}");
+    desk.fail("trust rotate trust-2.yaml --remove build.pub --output no.yaml", 4, "does not name the key").await;
+    desk.fail("trust rotate trust-2.yaml --remove team.pub --output no.yaml", 3, "cannot use the trust policy").await;
+
+    // What it says follows is what has to be done: one root is not enough, and the second one is.
+    let reference = desk.say("trust publish trust-2.yaml --key root-1.key").await;
+    let activate = format!("trust activate --trust trust.yaml --directory state/host {reference}");
+    desk.fail(&activate, 5, "does not accept its successor").await;
+    assert_eq!(desk.say("trust publish trust-2.yaml --key root-3.key").await, reference);
+    assert!(desk.say(&activate).await.starts_with("revision 2 is in force"));
+    let shown = desk.say("trust show --trust trust.yaml --directory state/host").await;
+    assert!(shown.contains("step: 1 of `build-2`"), "{shown}");
+    desk.running.stop().await.unwrap();
+}

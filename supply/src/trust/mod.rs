@@ -3,6 +3,7 @@
 //! | part | what |
 //! |---|---|
 //! | `policy`, `rule`, `pattern`, `check` | the document, read strictly |
+//! | `compose` | policies made from keys, and with one key replaced |
 //! | `evaluate`, `assignment`, `chain` | signatures to a verdict, with its reasons |
 //! | `version` | what signatures say of versions |
 //! | `source` | where the policy in force comes from, and when it changes |
@@ -11,6 +12,7 @@
 mod assignment;
 mod chain;
 mod check;
+mod compose;
 mod error;
 mod evaluate;
 mod pattern;
@@ -23,6 +25,7 @@ mod tests;
 mod version;
 
 pub use chain::{Chain, Finding};
+pub use compose::{Quorum, Replaced};
 pub use error::TrustPolicyError;
 pub use policy::TrustPolicy;
 pub use rotation::{Activation, RotationError};

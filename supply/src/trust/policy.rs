@@ -135,10 +135,14 @@ impl TrustPolicy {
         })
     }
 
-    fn checked(document: Document) -> Result<Self, TrustPolicyError> {
+    pub(super) fn checked(document: Document) -> Result<Self, TrustPolicyError> {
         check::check(&document)?;
         let bytes = canonical::to_bytes(&document).map_err(TrustPolicyError::NotCanonical)?;
         Ok(Self { document, digest: Digest::of(&bytes) })
+    }
+
+    pub(super) const fn document(&self) -> &Document {
+        &self.document
     }
 
     /// Its revision; 0 for one that has none.
@@ -188,6 +192,16 @@ impl Document {
             ArtifactKind::Definition => self.definition.as_ref(),
             ArtifactKind::PolicyBundle => self.policy_bundle.as_ref(),
             ArtifactKind::TrustPolicy => self.trust_policy.as_ref(),
+        }
+    }
+
+    pub(super) const fn requirement_mut(&mut self, kind: ArtifactKind) -> &mut Option<Requirement> {
+        match kind {
+            ArtifactKind::Step => &mut self.step,
+            ArtifactKind::Catalog => &mut self.catalog,
+            ArtifactKind::Definition => &mut self.definition,
+            ArtifactKind::PolicyBundle => &mut self.policy_bundle,
+            ArtifactKind::TrustPolicy => &mut self.trust_policy,
         }
     }
 }

@@ -2,7 +2,10 @@
 
 mod activate;
 mod check;
+mod file;
+mod init;
 mod publish;
+mod rotate;
 mod show;
 
 use clap::Subcommand;
@@ -14,8 +17,10 @@ use crate::error::CommandError;
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "each command documents itself")]
 pub enum TrustCommand {
+    Init(init::Init),
     Check(check::Check),
     Show(show::Show),
+    Rotate(rotate::Rotate),
     Publish(publish::Publish),
     Activate(activate::Activate),
 }
@@ -27,6 +32,8 @@ impl TrustCommand {
     /// As the command says.
     pub async fn run(&self, session: &Session) -> Result<(), CommandError> {
         match self {
+            Self::Init(command) => command.run(session),
+            Self::Rotate(command) => command.run(session),
             Self::Check(command) => command.run(session),
             Self::Show(command) => command.run(session),
             Self::Publish(command) => command.run(session).await,
