@@ -45,6 +45,7 @@ impl JoinTokenCommand {
     pub(super) async fn run(self, place: &Place) -> anyhow::Result<()> {
         let Self::Create(create) = self;
         let owner = super::named_project(create.project, create.org)?;
+        place.knows_the_authority()?;
         let administration = place.open().await?;
         let secret = administration.create_labelling_join_token(
             create.uses,

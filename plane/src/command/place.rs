@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use fettle_identity::Directory;
 
 use crate::{
     administration::Administration,
+    config::default_authorities,
     database::{Address, Database},
 };
 
@@ -75,6 +77,21 @@ fn read(file: &Path) -> anyhow::Result<Address> {
 }
 
 impl Place {
+    /// Refuses where the authority that nodes will meet may be another one than is found, or made, here: tokens that
+    /// name it are made in one place, and the planes that share the database, or these files, are in others.
+    pub(super) fn knows_the_authority(&self) -> anyhow::Result<()> {
+        let is_alone = matches!(self.database, Database::DataDirectory) && self.authority.is_none();
+        let directory = self.authority.clone().unwrap_or_else(|| default_authorities(&self.data));
+        if is_alone || Directory::new(directory.clone()).signs().is_ok() {
+            return Ok(());
+        }
+        bail!(
+            "there is no authority in {}, and a join token names the one that nodes will meet; run this with the data \
+             directory of a plane that has started (`--data`), or name its authority (`--authority`)",
+            directory.display()
+        )
+    }
+
     /// Opens it beside whatever planes run on it.
     pub(super) async fn open(&self) -> anyhow::Result<Administration> {
         let administration = Administration::open_in(&self.data, &self.database).await?;

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 
+use fettle_identity::{Serial, Validity};
 use fettle_postgres_cluster::Cluster;
 use serde_json::Value;
 
@@ -28,7 +29,17 @@ fn every_command_works_on_a_database_that_is_named_in_each_way() {
     let created = program(&[], &["--database", &url, "token", "create", "--name", "ci", "--role", "platform_admin"]);
     assert!(text(&created.stdout).starts_with("fettle_"), "{created:?}");
     assert!(program(&variable, &["project", "create", "demo"]).status.success());
-    assert!(program(&variable, &["join-token", "create"]).status.success());
+    let lost = program(&variable, &["join-token", "create"]);
+    assert!(text(&lost.stderr).contains("run this with the data directory of a plane that has started"), "{lost:?}");
+    let authority = tempfile::tempdir().unwrap();
+    let at = authority.path().to_str().unwrap();
+    let nowhere = program(&variable, &["--authority", at, "join-token", "create"]);
+    assert!(text(&nowhere.stderr).contains(at), "{nowhere:?}");
+    assert_eq!(std::fs::read_dir(at).unwrap().count(), 0, "none was made");
+    let (from, until) = (jiff::Timestamp::UNIX_EPOCH, jiff::Timestamp::from_second(4_000_000_000).unwrap());
+    let directory = fettle_identity::Directory::new(authority.path().to_owned());
+    directory.open_or_create(Validity { from, until }, Serial([1; 16])).unwrap();
+    assert!(program(&variable, &["--authority", at, "join-token", "create"]).status.success());
     let listed = program(&[], &["--database-file", file.path().to_str().unwrap(), "token", "list", "--json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!(listed["items"][0]["name"], "ci");
