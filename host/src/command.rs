@@ -2,6 +2,7 @@
 
 mod cassettes;
 mod data;
+mod refusals;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,6 +30,7 @@ use crate::{
     },
     metrics::HostMetrics,
     queue::Pressure,
+    refusals::Refusals,
     sandbox::{CodeCache, Limits, Sandbox},
 };
 
@@ -56,6 +58,7 @@ enum Command {
     /// What attempts asked of this node: list it, take it out.
     #[command(subcommand)]
     Cassettes(cassettes::CassettesCommand),
+    Refusals(refusals::RefusalsCommand),
     /// Asked by the host itself: read NVML and print JSON.
     #[command(hide = true)]
     NvmlSnapshot {
@@ -141,6 +144,7 @@ pub fn main() -> ExitCode {
         }
         Command::Check(check) => crate::check::run(&check),
         Command::Cassettes(command) => command.run().map(|()| ExitCode::SUCCESS),
+        Command::Refusals(command) => command.run(),
         Command::Run(settings) => run(&settings).map(|()| ExitCode::SUCCESS),
     };
     match result {
@@ -270,6 +274,7 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         host_id: host_id.into(),
         pressure,
         metrics: HostMetrics::default(),
+        refusals: Refusals::open(data)?,
         lock: Arc::new(lock),
     })
 }

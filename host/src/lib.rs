@@ -17,6 +17,7 @@ mod mutation;
 #[cfg(feature = "mutations")]
 pub mod mutation;
 pub mod queue;
+pub mod refusals;
 pub mod replay;
 pub mod sandbox;
 #[cfg(feature = "simulation")]

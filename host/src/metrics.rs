@@ -17,6 +17,8 @@ pub struct HostMetrics {
     pub executions: Counter,
     /// Attempts that failed, by the class of their failure.
     pub execution_errors: Labelled<1, Counter>,
+    /// What was not done for the plane, by code.
+    pub refusals: Labelled<1, Counter>,
     /// Streams of leases that broke.
     pub stream_errors: Counter,
     /// Streams of leases that were opened again.
@@ -54,6 +56,11 @@ impl Default for HostMetrics {
                 "agent_execution_errors_total",
                 ["class"],
                 "Attempts that failed, by class: invalid_input, denied, transient, permanent, unknown or canceled.",
+            ),
+            refusals: make.counters(
+                "refusals_total",
+                ["code"],
+                "What this node did not do for its plane, by reason; `fettle-host refusals` lists them.",
             ),
             stream_errors: make.counter("lease_stream_errors_total", "Streams of leases that broke."),
             stream_reconnects: make

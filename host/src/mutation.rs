@@ -25,6 +25,10 @@ fettle_mutation::protections! {
     ClocksStandStill,
     /// Attempts that compute for long take turns.
     LongAttemptsTakeTurns,
+    /// A task is taken when a key for tasks of an authority that counts has signed it.
+    TasksAreSigned,
+    /// A task is taken once, on the stream that it was signed for.
+    TasksAreFresh,
     /// A component's call stack ends long before the host's.
     StacksAreBounded,
 }

@@ -176,15 +176,20 @@ fn leaf(role: &Role, validity: Validity, serial: Serial) -> Result<CertificatePa
     let name = match role {
         Role::Plane => "plane",
         Role::Node(id) => id,
+        Role::TaskSigner => "tasks",
     };
     let text = |text: &str| text.to_owned().try_into().map_err(AuthorityError::Sign);
     let mut parameters = parameters(name, validity, serial)?;
     parameters.is_ca = IsCa::ExplicitNoCa;
     parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    // What one of them may do, no other one may: who has the key of a connection signs no tasks.
+    parameters.extended_key_usages = match role {
+        Role::Plane => vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth],
+        Role::Node(_) => vec![ExtendedKeyUsagePurpose::ClientAuth],
+        Role::TaskSigner => vec![ExtendedKeyUsagePurpose::CodeSigning],
+    };
     parameters.subject_alt_names = vec![SanType::URI(text(&role.uri())?)];
     if *role == Role::Plane {
-        parameters.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
         parameters.subject_alt_names.push(SanType::DnsName(text(PLANE_NAME)?));
     }
     Ok(parameters)

@@ -19,6 +19,9 @@ pub enum KeyError {
     /// It signs nothing.
     #[error("a certificate request could not be made")]
     Request(#[source] rcgen::Error),
+    /// It signs nothing.
+    #[error("the key did not sign")]
+    Sign(#[source] rcgen::Error),
 }
 
 impl Key {
@@ -54,6 +57,11 @@ impl Key {
         parameters.distinguished_name = DistinguishedName::new();
         let request = parameters.serialize_request(&self.0).map_err(KeyError::Request)?;
         Ok(request.der().to_vec())
+    }
+
+    /// ECDSA with SHA-256 over these bytes, in ASN.1.
+    pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        rcgen::SigningKey::sign(&self.0, message).map_err(KeyError::Sign)
     }
 
     pub(crate) fn for_tls(&self) -> PrivateKeyDer<'static> {

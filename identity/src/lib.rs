@@ -1,8 +1,8 @@
 //! Who is who between hosts and planes.
 //!
 //! An [`Authority`] signs short-lived X.509 certificates: one for each plane, one for each node. Both ends of a
-//! connection show theirs (TLS 1.3, [`tls`]), and what a certificate says about its holder is a [`Peer`]. A host that
-//! has none yet knows the authority by its [`Fingerprint`], which came with its join token.
+//! connection show theirs (TLS 1.3, [`tls`]), and what a certificate says about its holder is a [`Peer`]. What a plane
+//! asks of a node it signs with a key of its own ([`signing`]). A host that has no certificate yet knows the authority by its [`Fingerprint`], which came with its join token.
 //!
 //! Pure but for [`Directory`], which keeps authorities in files: time and serial numbers are parameters. Keys are made
 //! by the cryptographic library, from its own randomness.
@@ -15,6 +15,7 @@ mod peer;
 mod refusal;
 mod role;
 mod roots;
+pub mod signing;
 pub mod tls;
 
 pub use self::{

@@ -10,6 +10,8 @@ pub enum Role {
     Plane,
     /// The node with this id: it may only call.
     Node(String),
+    /// A plane's key for tasks: it signs them, and opens no connection.
+    TaskSigner,
 }
 
 impl Role {
@@ -19,6 +21,7 @@ impl Role {
         match self {
             Self::Plane => format!("{DOMAIN}plane"),
             Self::Node(id) => format!("{DOMAIN}node/{id}"),
+            Self::TaskSigner => format!("{DOMAIN}plane/tasks"),
         }
     }
 
@@ -27,6 +30,7 @@ impl Role {
     pub fn from_uri(uri: &str) -> Option<Self> {
         match uri.strip_prefix(DOMAIN)?.split_once('/') {
             None if uri.ends_with("/plane") => Some(Self::Plane),
+            Some(("plane", "tasks")) => Some(Self::TaskSigner),
             Some(("node", id)) if !id.is_empty() && !id.contains('/') => Some(Self::Node(id.to_owned())),
             _ => None,
         }
@@ -39,13 +43,20 @@ mod tests {
 
     #[test]
     fn a_role_is_read_back_as_it_was_written_and_nothing_else_is_a_role() {
-        for role in [Role::Plane, Role::Node("01K0000000000000000000000A".to_owned())] {
+        for role in [Role::Plane, Role::Node("01K0000000000000000000000A".to_owned()), Role::TaskSigner] {
             assert_eq!(Role::from_uri(&role.uri()), Some(role));
         }
         for other in ["spiffe://fettle/", "spiffe://fettle/node/", "spiffe://fettle/node/a/b", "spiffe://other/plane"] {
             assert_eq!(Role::from_uri(other), None, "{other}");
         }
-        for other in ["spiffe://fettle/planes", "spiffe://fettle/my/plane", "plane", "", "spiffe://fettle/node"] {
+        for other in [
+            "spiffe://fettle/planes",
+            "spiffe://fettle/plane/task",
+            "spiffe://fettle/my/plane",
+            "plane",
+            "",
+            "spiffe://fettle/node",
+        ] {
             assert_eq!(Role::from_uri(other), None, "{other}");
         }
     }

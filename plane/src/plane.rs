@@ -21,6 +21,7 @@ use crate::{
     identity::{
         Projects, Rates,
         authorities::{Authorities, IdentityError},
+        task_key::TaskKey,
     },
     node::{
         self, Connection, Nodes, Refusals,
@@ -153,6 +154,7 @@ impl Plane {
             definitions: Definitions::default(),
             nodes: Nodes::default(),
             authorities,
+            task_key: TaskKey::default(),
             refusals: Refusals::default(),
             projects: Projects::default(),
             holdings: Holdings::default(),

@@ -24,6 +24,7 @@ use crate::{
     identity::{
         Projects, Rates,
         authorities::{Authorities, IdentityError},
+        task_key::TaskKey,
     },
     node::{self, Connection, Nodes, Refusals},
     observation::{Observer, PlaneMetrics},
@@ -96,6 +97,7 @@ impl SimulatedPlane {
             definitions: Definitions::default(),
             nodes: Nodes::default(),
             authorities,
+            task_key: TaskKey::default(),
             // How many there are in a minute is a matter of how fast the simulation goes.
             refusals: Refusals::all(),
             projects: Projects::default(),

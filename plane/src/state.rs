@@ -16,7 +16,7 @@ use crate::{
     config::PlaneConfig,
     deprecation::Moves,
     dispatch::{Holdings, Wakeups},
-    identity::{Projects, Rates, authorities::Authorities},
+    identity::{Projects, Rates, authorities::Authorities, task_key::TaskKey},
     node::{Nodes, Refusals},
     observation::PlaneMetrics,
     policy::rego::Rego,
@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) nodes: Nodes,
     /// What signs the certificates of nodes.
     pub(crate) authorities: Authorities,
+    /// What signs tasks.
+    pub(crate) task_key: TaskKey,
     /// What nodes were refused lately.
     pub(crate) refusals: Refusals,
     pub(crate) projects: Projects,

@@ -53,7 +53,7 @@ async fn node(plane: SocketAddr, join: Arc<str>, number: usize, arrivals: Arriva
     let member = Member::join(plane, &join, register).await.unwrap();
     let (node_id, mut client) = (member.node_id.clone(), member.client(plane));
     let (requests, outgoing) = mpsc::channel(4);
-    let hello = PullHello { node_id: node_id.clone(), free_slots: 4, ..PullHello::default() };
+    let hello = PullHello { node_id: node_id.clone(), free_slots: 4, challenge: vec![7; 32], ..PullHello::default() };
     requests.send(PullRequest { request: Some(pull_request::Request::Hello(hello)) }).await.unwrap();
     let mut leases = client.pull(ReceiverStream::new(outgoing)).await.unwrap().into_inner();
     ready.send(()).await.unwrap();
@@ -74,7 +74,7 @@ async fn node(plane: SocketAddr, join: Arc<str>, number: usize, arrivals: Arriva
                 let Ok(Some(message)) = message else { return };
                 let Some(pull_response::Response::Lease(lease)) = message.response else { continue };
                 let arrived = Instant::now();
-                let task = convert::task(&lease.task).unwrap();
+                let task = convert::assignment(&lease).unwrap().task;
                 arrivals.lock().unwrap().insert(task.operation_id, arrived);
                 let over = FailRequest {
                     node_id: node_id.clone(),

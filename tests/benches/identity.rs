@@ -142,15 +142,20 @@ struct Holding {
 async fn holding(ground: &Ground, node: &Node, name: &str) -> Holding {
     let mut client = node.client().await;
     let (requests, outgoing) = mpsc::channel(4);
-    let hello = PullHello { node_id: node.id(), free_slots: 1, ..PullHello::default() };
+    let hello = PullHello { node_id: node.id(), free_slots: 1, challenge: vec![7; 32], ..PullHello::default() };
     requests.send(PullRequest { request: Some(pull_request::Request::Hello(hello)) }).await.unwrap();
     let answer = client.pull(ReceiverStream::new(outgoing)).await;
     let mut leases = answer.unwrap().into_inner();
     let operation = json!({"operation_type": "bench.lease", "version": "v1", "inputs": {},
         "target_selector": {"node": name}, "idempotency_key": name});
     ground.post("/api/v1/projects/demo/operations", &operation).await;
-    let message = leases.message().await.unwrap().unwrap().response.unwrap();
-    let pull_response::Response::Lease(lease) = message else { unreachable!("nothing was canceled") };
+    let lease = loop {
+        // The first message says who signs.
+        let message = leases.message().await.unwrap().unwrap().response.unwrap();
+        if let pull_response::Response::Lease(lease) = message {
+            break lease;
+        }
+    };
     let (node_id, task_id, epoch) = (node.id(), lease.task_id, lease.epoch);
     let ack = AckRequest { node_id: node_id.clone(), task_id: task_id.clone(), epoch };
     client.ack(ack).await.unwrap();

@@ -7,6 +7,10 @@
 mod member;
 mod network;
 mod node;
+mod plane;
+#[path = "../../host/tests/it/support/plane.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod taken_over;
 
 use std::{sync::Arc, time::Duration};
 

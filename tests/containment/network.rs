@@ -230,7 +230,8 @@ async fn what_an_authority_signed_that_was_replaced_ends_on_open_connections_too
     let beat = HeartbeatRequest { node_id: member.node_id.clone(), clock_milliseconds: 0 };
     client.heartbeat(beat.clone()).await.unwrap();
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
-    let hello = PullHello { node_id: member.node_id.clone(), free_slots: 1, ..PullHello::default() };
+    let hello =
+        PullHello { node_id: member.node_id.clone(), free_slots: 1, challenge: vec![7; 32], ..PullHello::default() };
     sender.send(PullRequest { request: Some(pull_request::Request::Hello(hello)) }).await.unwrap();
     let leases = client.pull(tokio_stream::wrappers::ReceiverStream::new(receiver)).await.unwrap();
     ground.replace_authority();

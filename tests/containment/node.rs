@@ -21,7 +21,8 @@ async fn said<T>(answer: Result<tonic::Response<tonic::Streaming<T>>, Status>) -
 
 async fn pull(member: &Member, ground: &Ground, node_id: &str) -> Result<(), Status> {
     let (sender, receiver) = mpsc::channel(1);
-    let hello = PullHello { node_id: node_id.to_owned(), free_slots: 1, ..PullHello::default() };
+    let hello =
+        PullHello { node_id: node_id.to_owned(), free_slots: 1, challenge: vec![7; 32], ..PullHello::default() };
     sender.send(PullRequest { request: Some(pull_request::Request::Hello(hello)) }).await.unwrap();
     said(member.client(ground.plane.node_address()).pull(ReceiverStream::new(receiver)).await).await
 }
@@ -72,7 +73,8 @@ async fn a_revoked_node_loses_its_stream_within_five_seconds_and_every_call() {
     let ground = Ground::new().await;
     let member = ground.member("node-a").await;
     let (sender, receiver) = mpsc::channel(1);
-    let hello = PullHello { node_id: member.node_id.clone(), free_slots: 1, ..PullHello::default() };
+    let hello =
+        PullHello { node_id: member.node_id.clone(), free_slots: 1, challenge: vec![7; 32], ..PullHello::default() };
     sender.send(PullRequest { request: Some(pull_request::Request::Hello(hello)) }).await.unwrap();
     let mut client = member.client(ground.plane.node_address());
     let mut leases = client.pull(ReceiverStream::new(receiver)).await.unwrap().into_inner();

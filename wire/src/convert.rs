@@ -1,11 +1,10 @@
 //! Documents of `fettle-model` inside messages.
 
-use fettle_model::{
-    failure::Failure,
-    task::{StepEvent, Task},
-};
+use fettle_model::{assignment::Assignment, failure::Failure, task::StepEvent};
 use serde::{Serialize, de::DeserializeOwned};
 use tonic::Status;
+
+use crate::node::Lease;
 
 /// Writes a document into a message.
 ///
@@ -19,12 +18,14 @@ fn from_text<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, Status> {
     serde_json::from_str(text).map_err(|error| Status::invalid_argument(format!("`{what}` is malformed: {error}")))
 }
 
-/// Reads the task of a lease.
+/// Reads what a lease assigns. Who signed it is not looked at.
 ///
 /// # Errors
-/// `InvalidArgument` when the text is no task.
-pub fn task(text: &str) -> Result<Task, Status> {
-    from_text("task", text)
+/// `InvalidArgument` when there is none, or the text is none.
+pub fn assignment(lease: &Lease) -> Result<Assignment, Status> {
+    let payload = lease.envelope.as_ref().map(|envelope| envelope.payload.as_slice()).unwrap_or_default();
+    serde_json::from_slice(payload)
+        .map_err(|error| Status::invalid_argument(format!("`envelope.payload` is malformed: {error}")))
 }
 
 /// Reads the event of a report.

@@ -14,6 +14,7 @@ use fettle_host::{
     },
     metrics::HostMetrics,
     queue::Pressure,
+    refusals::Refusals,
     sandbox::{Limits, Sandbox},
 };
 use fettle_model::{
@@ -158,6 +159,7 @@ async fn executor(node: &TestNode, data: &std::path::Path, client: RegistryClien
         host_id: Arc::from("bench"),
         pressure,
         metrics: HostMetrics::default(),
+        refusals: Refusals::open(data).expect("a file"),
         lock: Arc::new(std::fs::File::create(data.join("lock")).expect("a file")),
     }
 }

@@ -77,7 +77,7 @@ impl Agent {
             if identity.has_expired(self.now()) {
                 identity = self.come_back(identity).await?;
             }
-            self.line.show(&identity.shown())?;
+            self.become_known(&identity)?;
             match self.client.clone().register(self.facts(identity.node_id.clone())).await {
                 Ok(response) => {
                     let seconds = response.into_inner().heartbeat_interval_seconds;
@@ -260,7 +260,7 @@ impl Agent {
                 self.come_back(expired).await?
             }
         };
-        self.line.show(&next.shown())?;
+        self.become_known(&next)?;
         Ok(next)
     }
 }

@@ -1,6 +1,7 @@
 //! The loop with the plane: register, stay known, take leases, report.
 
 mod admission;
+mod assignment;
 mod certified;
 mod connection;
 mod line;
@@ -11,11 +12,12 @@ mod worker;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
+use fettle_identity::{Roots, signing::Signers};
 use fettle_model::task::{Epoch, Task};
 use fettle_telemetry::{
     Options,
@@ -25,7 +27,7 @@ use fettle_wire::node::{ExtendRequest, HeartbeatRequest, Verdict};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use self::{connection::Client, line::Line, worker::Worker};
+use self::{certified::Certified, connection::Client, line::Line, worker::Worker};
 use crate::executor::{
     Executor,
     journal::{Held, JournalError},
@@ -97,6 +99,8 @@ pub struct Agent {
     executor: Executor,
     line: Line,
     client: Client,
+    /// Whose tasks count.
+    signers: RwLock<Arc<Signers>>,
     /// Which authorities count and sign, as the plane said last; empty before it has.
     marks: watch::Sender<String>,
     /// Grows whenever the plane says that the certificate does not count at this time.
@@ -143,6 +147,7 @@ impl Agent {
             settings,
             executor,
             client: connection::client(line.transport()),
+            signers: RwLock::new(Arc::new(Signers::of(&Roots::default()))),
             line,
             marks: watch::Sender::default(),
             expired: watch::Sender::new(0),
@@ -197,6 +202,18 @@ impl Agent {
         let endpoint = listen::serve(address, options.metrics_allow_remote, metrics, refresh).await?;
         tracing::info!(address = %endpoint.address(), "metrics are served");
         Ok(Some(endpoint))
+    }
+
+    /// Shows this certificate from now on, and obeys its authorities.
+    fn become_known(&self, node: &Certified) -> Result<(), ConnectError> {
+        let signers = Arc::new(Signers::of(&node.authorities));
+        *self.signers.write().unwrap_or_else(PoisonError::into_inner) = signers;
+        self.line.show(&node.shown())
+    }
+
+    /// Whose tasks count.
+    fn signers(&self) -> Arc<Signers> {
+        Arc::clone(&self.signers.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn workers(&self) -> MutexGuard<'_, BTreeMap<String, Worker>> {

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use fettle_model::{
+    assignment::Assignment,
     digest::Digest,
     task::{Epoch, Task, TaskOutcome},
 };
 use fettle_telemetry::{TraceParent, span};
-use fettle_wire::{
-    convert,
-    node::{AckRequest, Lease, PullFree, PullHello, PullRequest, PullResponse, pull_request, pull_response},
+use fettle_wire::node::{
+    AckRequest, Lease, PullFree, PullHello, PullRequest, PullResponse, pull_request, pull_response,
 };
 use futures::{StreamExt as _, future::join_all};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -20,9 +20,13 @@ use tonic::Status;
 use super::{
     Agent,
     admission::{is_banned, says_expired},
+    assignment::{Refused, Stream},
     backoff, worker,
 };
-use crate::executor::journal::Accepted;
+use crate::{
+    executor::journal::{Accepted, JournalError},
+    refusals::{About, Refusal},
+};
 
 /// Artifacts the plane is told of at most.
 const MOST_ARTIFACTS: usize = 128;
@@ -85,11 +89,13 @@ async fn hold(
     let held_task_ids = agent.workers().keys().cloned().collect();
     let mut pressure = agent.executor.pressure.subscribe();
     let mut announced = agent.free_slots();
+    let mut stream = Stream::begin().map_err(|error| Status::unavailable(error.to_string()))?;
     let hello = PullHello {
         node_id: node_id.to_string(),
         held_task_ids,
         free_slots: announced,
         held_artifacts: agent.executor.shelf.held(MOST_ARTIFACTS).await.iter().map(Digest::short).collect(),
+        challenge: stream.challenge.clone(),
     };
     send(&requests, pull_request::Request::Hello(hello)).await?;
     let incoming = agent.client.clone().pull(ReceiverStream::new(outgoing)).await?.into_inner();
@@ -99,7 +105,7 @@ async fn hold(
         tokio::select! {
             message = messages.next() => {
                 let Some(message) = message else { return Ok(Left::Closed) };
-                if !take_all(agent, node_id, tasks, message).await? {
+                if !take_all(agent, (node_id, &mut stream), tasks, message).await? {
                     // The plane counts the slot as taken.
                     announced = announce(agent, &requests, None).await?;
                 }
@@ -130,16 +136,32 @@ async fn send(requests: &mpsc::Sender<PullRequest>, request: pull_request::Reque
 /// what follows on a lease finds its task.
 async fn take_all(
     agent: &Arc<Agent>,
-    node_id: &Arc<str>,
+    (node_id, stream): (&str, &mut Stream),
     tasks: &mut JoinSet<()>,
     messages: Vec<Result<PullResponse, Status>>,
 ) -> Result<bool, Status> {
     let (mut leases, mut all_taken) = (Vec::new(), true);
     for message in messages {
         match message?.response {
-            Some(pull_response::Response::Lease(lease)) => leases.push(lease),
+            Some(pull_response::Response::Lease(lease)) => {
+                agent.executor.metrics.leases_received.inc();
+                match stream.open(&lease, node_id, agent.now()) {
+                    Ok(assignment) => leases.push((lease, assignment)),
+                    Err(refused) => {
+                        agent.refuse(&refused, Some(&lease));
+                        all_taken = false;
+                    }
+                }
+            }
+            Some(pull_response::Response::Signer(signer)) => {
+                if let Err(refused) = stream.introduce(signer.certificate, &agent.signers(), agent.now()) {
+                    agent.refuse(&refused, None);
+                    // Perhaps the plane's authority was replaced, and this host hears of it in a moment.
+                    return Err(Status::unauthenticated(refused.reason));
+                }
+            }
             Some(pull_response::Response::Cancel(cancel)) => {
-                all_taken &= take_leases(agent, node_id, tasks, std::mem::take(&mut leases)).await;
+                all_taken &= take_leases(agent, tasks, std::mem::take(&mut leases)).await;
                 if let Some(worker) = agent.workers().get(&cancel.task_id) {
                     worker.signals.cancel.cancel();
                 }
@@ -147,17 +169,17 @@ async fn take_all(
             None => {}
         }
     }
-    Ok(take_leases(agent, node_id, tasks, leases).await && all_taken)
+    Ok(take_leases(agent, tasks, leases).await && all_taken)
 }
 
-async fn take_leases(agent: &Arc<Agent>, node_id: &Arc<str>, tasks: &mut JoinSet<()>, leases: Vec<Lease>) -> bool {
+async fn take_leases(agent: &Arc<Agent>, tasks: &mut JoinSet<()>, leases: Vec<(Lease, Assignment)>) -> bool {
     let mut all_taken = true;
-    for taken in join_all(leases.into_iter().map(|lease| accept(agent, node_id, lease))).await {
+    for taken in join_all(leases.into_iter().map(|(lease, assignment)| accept(agent, lease, assignment))).await {
         match taken {
             Ok(taken) => begin(agent, tasks, taken),
-            Err(reason) => {
+            Err(error) => {
                 // Without an acknowledgement the plane leases it again when this lease has expired.
-                tracing::error!(reason, "a lease was not taken");
+                tracing::error!(error = &error as &dyn std::error::Error, "a lease was not taken");
                 all_taken = false;
             }
         }
@@ -175,19 +197,15 @@ struct Taken {
     outcome: Option<TaskOutcome>,
 }
 
-async fn accept(agent: &Agent, node_id: &Arc<str>, lease: Lease) -> Result<Taken, String> {
-    agent.executor.metrics.leases_received.inc();
-    let mut task = convert::task(&lease.task).map_err(|status| status.message().to_owned())?;
+async fn accept(agent: &Agent, lease: Lease, assignment: Assignment) -> Result<Taken, JournalError> {
+    let Assignment { mut task, epoch, .. } = assignment;
     // Whatever else a plane says there is not kept.
     task.trace_parent = lease.traceparent.parse::<TraceParent>().ok().map(|place| place.to_string());
     task.org_id = (!lease.org_id.is_empty()).then_some(lease.org_id);
-    if task.task_id != lease.task_id || task.node_id != **node_id {
-        return Err(format!("the lease of task {} holds a task for another node or of another id", lease.task_id));
-    }
-    let (epoch, journal) = (Epoch(lease.epoch), &agent.executor.journal);
-    let outcome = match journal.accept(&task, epoch).await.map_err(|error| error.to_string())? {
+    let journal = &agent.executor.journal;
+    let outcome = match journal.accept(&task, epoch).await? {
         Accepted::New => None,
-        Accepted::Known => journal.outcome(&task.task_id).await.map_err(|error| error.to_string())?,
+        Accepted::Known => journal.outcome(&task.task_id).await?,
     };
     let lease = Duration::from_secs(lease.lease_seconds.max(1).into());
     Ok(Taken { place: worker::place(&task), task, epoch, lease, outcome })
@@ -225,6 +243,13 @@ impl Agent {
         let metrics = &self.executor.metrics;
         metrics.active_leases.set(i64::try_from(self.workers().len()).unwrap_or(i64::MAX));
         metrics.available_slots.set(self.free_slots().into());
+    }
+
+    /// Does not do what the plane asks, and writes down why. Without an acknowledgement the plane leases the task again.
+    fn refuse(&self, refused: &Refused, lease: Option<&Lease>) {
+        let (code, reason) = (refused.code, refused.reason.as_str());
+        let about = lease.map_or_else(About::default, |lease| About::lease(&lease.task_id, lease.envelope.as_ref()));
+        self.executor.refuse(&Refusal { code, reason, about });
     }
 
     /// Tasks that this node could take now.

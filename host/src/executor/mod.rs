@@ -27,7 +27,14 @@ use self::{
     journal::{Journal, JournalError},
     preflight::Prepared,
 };
-use crate::{capabilities::Node, clock::Clock, metrics::HostMetrics, queue::Pressure, sandbox::Sandbox};
+use crate::{
+    capabilities::Node,
+    clock::Clock,
+    metrics::HostMetrics,
+    queue::Pressure,
+    refusals::{About, Refusal, Refusals},
+    sandbox::Sandbox,
+};
 
 /// How often a task is prepared before its registry counts as gone: for about two minutes.
 const PREPARATIONS: u32 = 8;
@@ -61,6 +68,8 @@ pub struct Executor {
     pub pressure: Pressure,
     /// What is counted.
     pub metrics: HostMetrics,
+    /// What is not done for the plane.
+    pub refusals: Refusals,
     /// Keeps every other host out of the data directory.
     pub lock: Arc<std::fs::File>,
 }
@@ -107,6 +116,9 @@ impl Executor {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(mut failure) => {
+                if !failure.is_retryable() {
+                    self.refuse(&Refusal { code: &failure.code, reason: &failure.message, about: About::task(task) });
+                }
                 if begun {
                     failure.message.push_str(NOT_UNDONE);
                 }
@@ -127,6 +139,12 @@ impl Executor {
             sweep::unfinished_files(&prepared).await;
         }
         Ok(outcome)
+    }
+
+    /// Does not do what the plane asks, and writes down why.
+    pub(crate) fn refuse(&self, refusal: &Refusal<'_>) {
+        self.metrics.refusals.with([refusal.code]).inc();
+        self.refusals.note(refusal, self.clock.now());
     }
 
     /// Journals a cancel when it comes: after a crash nothing is done again that should end. Ends only with an error.

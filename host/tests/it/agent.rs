@@ -1,187 +1,20 @@
 //! The loop with the plane, against a plane that says what a test lets it say.
 
-use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
 use fettle_host::{
     agent::journal_path,
     command::{self, Run},
     executor::{CANCEL_GRACE, journal::Journal},
 };
-use fettle_identity::{
-    Authority, Key, Role, Roots, Serial, Validity,
-    tls::{self, Own},
-};
-use fettle_model::{digest::Digest, task::Epoch};
-use fettle_wire::node::{
-    AckRequest, AckResponse, CompleteRequest, CompleteResponse, Credentials, ExtendRequest, ExtendResponse,
-    FailRequest, FailResponse, HeartbeatRequest, HeartbeatResponse, JoinRequest, JoinResponse, Lease, PullRequest,
-    PullResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, ReportRequest, ReportResponse,
-    Verdict,
-    node_protocol_server::{NodeProtocol, NodeProtocolServer},
-    pull_request, pull_response,
-};
-use futures::Stream;
-use jiff::{SignedDuration, Timestamp};
+use fettle_identity::Role;
+use fettle_model::{assignment::Assignment, digest::Digest, task::Epoch};
+use fettle_wire::node::{Lease, pull_request, pull_response};
 use serde_json::json;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{mpsc, watch},
-};
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::{net::TcpListener, sync::mpsc};
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, Streaming};
 
-/// How long anything may take here.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What the plane answers to an acknowledgement, and to an extension.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Says {
-    /// Nothing: the answer is lost.
-    Nothing,
-    /// The lease is the host's.
-    Held,
-    /// The lease is not the host's any more.
-    Lost,
-    /// The task is over.
-    Ended,
-}
-
-struct FakePlane {
-    authority: Authority,
-    leases: watch::Sender<Vec<Lease>>,
-    says: watch::Sender<Says>,
-    extensions: watch::Sender<u32>,
-    requests: mpsc::Sender<pull_request::Request>,
-}
-
-type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-
-#[derive(Clone)]
-struct Service(Arc<FakePlane>);
-
-#[tonic::async_trait]
-impl NodeProtocol for Service {
-    type PullStream = Answers<PullResponse>;
-    type ReportStream = Answers<ReportResponse>;
-
-    async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
-        let (request, authority) = (request.into_inner().certificate_request, &self.0.authority);
-        let certificate = authority.issue(&request, &Role::Node("n".to_owned()), today(), Serial([2; 16])).unwrap();
-        let credentials = Credentials {
-            certificate: certificate.to_vec(),
-            authorities: vec![authority.root().to_vec()],
-            mark: String::new(),
-            counts_for_seconds: 12 * 3600,
-        };
-        Ok(Response::new(JoinResponse { node_id: "n".to_owned(), credentials: Some(credentials) }))
-    }
-
-    async fn renew(&self, _: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
-        Err(Status::unavailable("not now"))
-    }
-
-    async fn register(&self, _request: Request<RegisterRequest>) -> Result<Response<RegisterResponse>, Status> {
-        Ok(Response::new(RegisterResponse { node_id: "n".to_owned(), heartbeat_interval_seconds: 1 }))
-    }
-
-    async fn heartbeat(&self, _request: Request<HeartbeatRequest>) -> Result<Response<HeartbeatResponse>, Status> {
-        Ok(Response::new(HeartbeatResponse::default()))
-    }
-
-    async fn pull(&self, request: Request<Streaming<PullRequest>>) -> Result<Response<Self::PullStream>, Status> {
-        let (mut incoming, requests) = (request.into_inner(), self.0.requests.clone());
-        let (answers, outgoing) = mpsc::channel(8);
-        for lease in self.0.leases.send_replace(Vec::new()) {
-            let response = Some(pull_response::Response::Lease(lease));
-            answers.send(Ok(PullResponse { response })).await.unwrap();
-        }
-        tokio::spawn(async move {
-            while let Ok(Some(PullRequest { request: Some(request) })) = incoming.message().await {
-                let _ = requests.send(request).await;
-            }
-            drop(answers);
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(outgoing))))
-    }
-
-    async fn ack(&self, _request: Request<AckRequest>) -> Result<Response<AckResponse>, Status> {
-        let mut says = self.0.says.subscribe();
-        let _ = says.wait_for(|says| *says == Says::Held).await;
-        Ok(Response::new(AckResponse {}))
-    }
-
-    async fn report(
-        &self,
-        _request: Request<Streaming<ReportRequest>>,
-    ) -> Result<Response<Self::ReportStream>, Status> {
-        Err(Status::unavailable("not now"))
-    }
-
-    async fn extend(&self, _request: Request<ExtendRequest>) -> Result<Response<ExtendResponse>, Status> {
-        self.0.extensions.send_modify(|count| *count += 1);
-        let says = *self.0.says.borrow();
-        match says {
-            Says::Nothing => Err(Status::unavailable("the answer was lost")),
-            Says::Held => Ok(Response::new(extended(Verdict::Accepted))),
-            Says::Lost => Ok(Response::new(extended(Verdict::Stale))),
-            Says::Ended => Ok(Response::new(extended(Verdict::Ended))),
-        }
-    }
-
-    async fn complete(&self, _request: Request<CompleteRequest>) -> Result<Response<CompleteResponse>, Status> {
-        Err(Status::unavailable("not now"))
-    }
-
-    async fn fail(&self, _request: Request<FailRequest>) -> Result<Response<FailResponse>, Status> {
-        Err(Status::unavailable("not now"))
-    }
-}
-
-fn extended(verdict: Verdict) -> ExtendResponse {
-    ExtendResponse { verdict: verdict as i32, lease_seconds: 30, canceled: false }
-}
-
-/// A day around now.
-fn today() -> Validity {
-    let (now, half) = (Timestamp::now(), SignedDuration::from_hours(12));
-    Validity { from: now - half, until: now + half }
-}
-
-/// Where the host meets the plane.
-struct Door {
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-}
-
-impl Door {
-    fn open(listener: TcpListener, authority: &Authority) -> Self {
-        let key = Key::generate().unwrap();
-        let own = authority.issue(&key.request().unwrap(), &Role::Plane, today(), Serial([3; 16])).unwrap();
-        let roots = Roots::new(vec![authority.root().clone()]).unwrap();
-        let own = Own { chain: vec![own, authority.root().clone()], key: &key };
-        Self { listener, acceptor: TlsAcceptor::from(Arc::new(tls::server(&roots, &own).unwrap())) }
-    }
-}
-
-impl axum::serve::Listener for Door {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            let (stream, address) = self.listener.accept().await.unwrap();
-            if let Ok(stream) = self.acceptor.accept(stream).await {
-                return (stream, address);
-            }
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<Self::Addr> {
-        self.listener.local_addr()
-    }
-}
+use crate::support::plane::{self, FakePlane, NODE, PATIENCE, Says, Script, certified, introduction, sealed, today};
 
 /// An artifact that the host has already.
 const KEPT: &str = "kept";
@@ -196,33 +29,28 @@ struct World {
 }
 
 impl World {
-    /// A host whose plane gives it this lease.
-    async fn start(lease: impl FnOnce(Lease) -> Lease) -> Self {
+    /// A host whose plane gives it this lease, on its first stream.
+    async fn start(lease: fn(Lease) -> Lease) -> Self {
         let registry = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (requests, heard) = mpsc::channel(64);
-        let key = Arc::new(Key::generate().unwrap());
-        let authority = Authority::create(key, today(), Serial([1; 16])).unwrap();
-        let token = format!("fettle_join_test.{}", authority.fingerprint());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let door = Door::open(listener, &authority);
-        let plane = Arc::new(FakePlane {
-            authority,
-            leases: watch::Sender::new(vec![lease(given(&registry.local_addr().unwrap().to_string()))]),
-            says: watch::Sender::new(Says::Nothing),
-            extensions: watch::Sender::new(0),
-            requests,
+        let at = registry.local_addr().unwrap().to_string();
+        let authority = plane::authority();
+        let signer = certified(&authority, &Role::TaskSigner, today());
+        let given = std::sync::atomic::AtomicBool::new(false);
+        let script: Script = Arc::new(move |challenge| {
+            if given.swap(true, std::sync::atomic::Ordering::SeqCst) {
+                return Vec::new();
+            }
+            let lease = lease(sealed(&signer, &assignment(&at, challenge)));
+            vec![introduction(&signer), pull_response::Response::Lease(lease)]
         });
-        let service = NodeProtocolServer::new(Service(plane.clone()));
-        let nodes = axum::Router::new().route_service("/fettle.node.v1.NodeProtocol/{method}", service);
-        tokio::spawn(async move { axum::serve(door, nodes).await });
+        let plane::Open { plane, address, requests, join_token } = plane::open(authority, script).await;
         let directory = tempfile::tempdir().unwrap();
         let kept = fettle_supply::ContentStore::open(&directory.path().join("host/artifacts")).unwrap();
         kept.write(KEPT.into()).await.unwrap();
-        let agent = command::start(&settings(&directory, &format!("https://{address}"), &token)).await.unwrap();
+        let agent = command::start(&settings(directory.path(), &address, &join_token)).await.unwrap();
         let stop = CancellationToken::new();
         tokio::spawn(agent.run(stop.clone()));
-        Self { plane, requests: heard, registry, directory, stop }
+        Self { plane, requests, registry, directory, stop }
     }
 
     async fn held(&self) -> Vec<Epoch> {
@@ -258,36 +86,32 @@ impl Drop for World {
     }
 }
 
-fn given(registry: &str) -> Lease {
+/// A task whose artifacts are in this registry, for this stream.
+pub(crate) fn assignment(registry: &str, challenge: &[u8]) -> Assignment {
     let reference = format!("{registry}/a@{}", Digest::of(b""));
     let task = json!({
-        "task_id": "t", "operation_id": "o", "project_id": "p", "node_id": "n", "correlation_id": "c",
+        "task_id": "t", "operation_id": "o", "project_id": "p", "node_id": NODE, "correlation_id": "c",
         "sources": {"definition": reference, "catalog": reference, "policy": reference},
         "inputs": {}, "plan_digest": Digest::of(b"")
     });
-    Lease {
-        task_id: "t".to_owned(),
-        epoch: 1,
-        lease_seconds: 30,
-        task: task.to_string(),
-        traceparent: String::new(),
-        org_id: String::new(),
-    }
+    let (task, challenge) = (serde_json::from_value(task).unwrap(), hex::encode(challenge));
+    Assignment { task, epoch: Epoch(1), challenge, number: 1, issued_at: 0 }
 }
 
-fn settings(directory: &tempfile::TempDir, plane: &str, join: &str) -> Run {
-    let trust = directory.path().join("trust.json");
+/// How a host is set up that trusts nobody's signature.
+pub(crate) fn settings(directory: &Path, plane: &str, join: &str) -> Run {
+    let trust = directory.join("trust.json");
     let key = fettle_supply::SigningKey::generate().unwrap();
     let policy = fettle_supply::TrustPolicy::any_of([("test".to_owned(), key.public().clone())]).unwrap();
     std::fs::write(&trust, serde_json::to_vec(&policy).unwrap()).unwrap();
-    let token = directory.path().join("token");
+    let token = directory.join("token");
     std::fs::write(&token, join).unwrap();
     Run {
         plane: plane.to_owned(),
-        data: directory.path().join("host"),
+        data: directory.join("host"),
         trust,
         trusted_root: None,
-        name: Some("n".to_owned()),
+        name: Some(NODE.to_owned()),
         join_token_file: Some(token),
         label: Vec::new(),
         slots: 2,
@@ -356,7 +180,7 @@ async fn a_task_that_ends_while_its_lease_is_lost_is_forgotten() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_is_announced_again_after_a_lease_that_could_not_be_taken() {
-    let mut world = World::start(|lease| Lease { task: "{}".to_owned(), ..lease }).await;
+    let mut world = World::start(|lease| Lease { envelope: None, ..lease }).await;
     assert!(matches!(world.hears().await, pull_request::Request::Hello(hello) if hello.free_slots == 2));
     assert!(matches!(world.hears().await, pull_request::Request::Free(free) if free.free_slots == 2));
     assert!(world.held().await.is_empty());

@@ -6,3 +6,4 @@
 
 mod authorities;
 mod handshakes;
+mod signing;

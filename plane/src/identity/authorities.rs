@@ -7,6 +7,7 @@ use std::{
 
 use fettle_identity::{
     AuthorityError, Certificate, Directory, DirectoryError, Key, Peer, Role, Roots, Serial, Standing, Validity,
+    signing::Signer,
     tls::{Check, CheckError, Own, TlsError},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -130,6 +131,15 @@ impl Current {
         let certificate = self.standing.signs.issue(request, &Role::Node(node_id), validity, serial)?;
         let peer = Peer::read(&certificate).map_err(|_| AuthorityError::Algorithm)?;
         Ok(Issued { certificate, peer, authority: self.standing.signs.fingerprint().to_string() })
+    }
+
+    /// A new key for tasks, certified for as long before and after now.
+    pub(super) fn task_signer(&self, clock: &dyn Clock, counts: SignedDuration) -> Result<Signer, IdentityError> {
+        let (key, now) = (Key::generate()?, clock.now());
+        let at = |distance| now.saturating_add(distance).unwrap_or(now);
+        let validity = Validity { from: at(-counts), until: at(counts) };
+        let certificate = self.standing.signs.issue(&key.request()?, &Role::TaskSigner, validity, serial(clock)?)?;
+        Ok(Signer::new(key, certificate))
     }
 
     /// What the plane shows to nodes, for a new key.

@@ -7,6 +7,7 @@ mod projects;
 mod rates;
 pub(crate) mod secret;
 pub(crate) mod table;
+pub(crate) mod task_key;
 
 pub(crate) use authorise::authorise;
 pub(crate) use caller::{Caller, InProject, InTenant, OfNode};

@@ -96,7 +96,7 @@ async fn by_certificate(state: &State, connection: &Connection) -> Result<Caller
     };
     let id = match &shown.peer.role {
         Role::Node(id) => id.parse::<NodeId>().ok(),
-        Role::Plane => None,
+        Role::Plane | Role::TaskSigner => None,
     };
     let Some(id) = id else {
         let reason = "this call needs the certificate of a node, and this is none";

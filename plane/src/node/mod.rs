@@ -16,6 +16,7 @@ pub(crate) mod refusals;
 mod register;
 mod renew;
 mod report;
+mod seal;
 mod status;
 mod trace;
 

@@ -8,9 +8,8 @@ use fettle_store::{
     task::{Lease, Wanted},
 };
 use fettle_telemetry::{SPANS, span};
-use fettle_wire::{
-    convert,
-    node::{Cancel, Lease as LeaseMessage, PullHello, PullRequest, PullResponse, pull_request, pull_response},
+use fettle_wire::node::{
+    Cancel, Lease as LeaseMessage, PullHello, PullRequest, PullResponse, pull_request, pull_response,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -20,7 +19,9 @@ use tonic::{Request, Status, Streaming};
 use super::{
     Answers,
     authentication::{Caller, Standing, authenticate, correlation_id},
-    refusals, status,
+    refusals,
+    seal::Seal,
+    status,
 };
 use crate::{
     dispatch::{NodeWake, Screen},
@@ -96,6 +97,7 @@ impl Session {
         // After this stream can be ended by a revocation, so that none is missed in between.
         self.stands().await?;
         self.resume(&hello).await?;
+        let mut seal = Seal::new(&hello.challenge).map_err(Some)?;
         self.free = hello.free_slots;
         // What was requested before this stream is among what is looked up now.
         self.wake.take_cancels();
@@ -104,7 +106,7 @@ impl Session {
         let expiry = tokio::time::sleep(left.try_into().unwrap_or_default());
         tokio::pin!(expiry);
         loop {
-            self.send_leases().await?;
+            self.send_leases(&mut seal).await?;
             tokio::select! {
                 // First, so that a stream which another one replaced takes no lease and no wake-up any more.
                 biased;
@@ -152,43 +154,46 @@ impl Session {
         Ok(())
     }
 
-    async fn send_leases(&mut self) -> Result<(), Option<Status>> {
+    async fn send_leases(&mut self, seal: &mut Seal) -> Result<(), Option<Status>> {
         if self.free == 0 || self.token.is_cancelled() {
             self.screen.rest();
             return Ok(());
         }
         let context = self.caller.context(&self.state, self.correlation_id.clone());
         if self.state.rego.has(Entry::Dispatch) {
-            return self.send_screened(&context).await;
+            return self.send_screened(seal, &context).await;
         }
         let acknowledge_by = self.state.after(self.state.config.acknowledge_timeout);
         let wanted = Wanted::First(self.free);
         let leases = self.state.store.lease_tasks(self.caller.id, wanted, acknowledge_by, context).await;
         for lease in leases.map_err(|error| Some(status::store(error)))? {
-            self.give(lease).await?;
+            self.give(seal, lease).await?;
         }
         Ok(())
     }
 
     /// Each lease as soon as the organisation's own rules let it go.
-    async fn send_screened(&mut self, context: &Context) -> Result<(), Option<Status>> {
+    async fn send_screened(&mut self, seal: &mut Seal, context: &Context) -> Result<(), Option<Status>> {
         let failed = |error| Some(status::store(error));
         let mut pass = self.screen.begin(&self.state).await.map_err(failed)?;
         while self.free > 0 {
             let next = self.screen.next(&self.state, &mut pass, &self.token, context).await;
             let Some(lease) = next.map_err(failed)? else { break };
-            self.give(lease).await?;
+            self.give(seal, lease).await?;
         }
         Ok(())
     }
 
-    async fn give(&mut self, lease: Lease) -> Result<(), Option<Status>> {
+    async fn give(&mut self, seal: &mut Seal, lease: Lease) -> Result<(), Option<Status>> {
         self.free = self.free.saturating_sub(1);
-        let message = self.lease(lease).map_err(Some)?;
+        if let Some(signer) = seal.introduction(&self.state).map_err(Some)? {
+            self.send(pull_response::Response::Signer(signer)).await?;
+        }
+        let message = self.lease(seal, lease).map_err(Some)?;
         self.send(message).await
     }
 
-    fn lease(&self, mut lease: Lease) -> Result<pull_response::Response, Status> {
+    fn lease(&self, seal: &mut Seal, mut lease: Lease) -> Result<pull_response::Response, Status> {
         // Beside the task: a host that does not know them yet takes the task all the same.
         let (sent, org_id) = (lease.task.trace_parent.take(), lease.task.org_id.take());
         let span = tracing::debug_span!(
@@ -203,7 +208,7 @@ impl Session {
             task_id: lease.task_id.to_string(),
             epoch: lease.epoch.0,
             lease_seconds: status::seconds(self.state.config.lease_duration),
-            task: convert::to_text(&lease.task)?,
+            envelope: Some(seal.seal(&self.state, lease.task, lease.epoch)?),
             traceparent: place.map(|place| place.to_string()).unwrap_or_default(),
             org_id: org_id.unwrap_or_default(),
         }))

@@ -3,15 +3,14 @@
 
 use std::time::Duration;
 
-use fettle_model::{
-    name::StepId,
-    operation::StepOutcome,
-    task::{StepEvent, Task},
-};
+use fettle_model::{name::StepId, operation::StepOutcome, task::StepEvent};
 use fettle_plane::administration::{self, Access, Administration, ProjectRole};
-use fettle_wire::node::{
-    AckRequest, CompleteRequest, HeartbeatRequest, Lease, PullHello, PullRequest, ReportRequest, Verdict, pull_request,
-    pull_response,
+use fettle_wire::{
+    convert,
+    node::{
+        AckRequest, CompleteRequest, HeartbeatRequest, Lease, PullHello, PullRequest, ReportRequest, Verdict,
+        pull_request, pull_response,
+    },
 };
 use serde_json::{Value, json};
 use tokio_stream::wrappers::ReceiverStream;
@@ -194,19 +193,28 @@ impl Story<'_> {
 
     async fn try_lease(&mut self, held: &[String]) -> Option<Result<Lease, Status>> {
         let (node_id, mut client) = self.connect();
-        let hello = PullHello { node_id, held_task_ids: held.to_vec(), free_slots: 1, ..PullHello::default() };
+        let hello = PullHello {
+            node_id,
+            held_task_ids: held.to_vec(),
+            free_slots: 1,
+            challenge: vec![7; 32],
+            ..PullHello::default()
+        };
         let hello = PullRequest { request: Some(pull_request::Request::Hello(hello)) };
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         sender.send(hello).await.ok()?;
         let answer = client.pull(ReceiverStream::new(receiver)).await;
         let mut answers: Streaming<_> = answer.ok()?.into_inner();
-        match answers.message().await {
-            Ok(Some(message)) => match message.response? {
-                pull_response::Response::Lease(lease) => Some(Ok(lease)),
-                pull_response::Response::Cancel(_) => None,
-            },
-            Ok(None) => None,
-            Err(status) => Some(Err(status)),
+        loop {
+            match answers.message().await {
+                Ok(Some(message)) => match message.response? {
+                    pull_response::Response::Lease(lease) => return Some(Ok(lease)),
+                    pull_response::Response::Signer(_) => {}
+                    pull_response::Response::Cancel(_) => return None,
+                },
+                Ok(None) => return None,
+                Err(status) => return Some(Err(status)),
+            }
         }
     }
 
@@ -228,7 +236,7 @@ impl Story<'_> {
     }
 
     async fn execute(&mut self, lease: Lease) {
-        let task: Task = serde_json::from_str(&lease.task).unwrap();
+        let task = convert::assignment(&lease).unwrap().task;
         assert!(task.accepted.is_empty());
         self.acknowledge(&lease).await;
         let events = ["first", "second"]

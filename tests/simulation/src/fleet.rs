@@ -15,6 +15,7 @@ use fettle_host::{
     },
     metrics::HostMetrics,
     queue::Pressure,
+    refusals::Refusals,
     sandbox::Sandbox,
 };
 use fettle_plane::{PlaneConfig, artifact::ArtifactSource, simulation::SimulatedPlane};
@@ -189,6 +190,7 @@ async fn live(ground: Arc<Ground>, seat: Arc<Seat>, machine: Arc<Machine>, join_
         host_id: seat.name.clone().into(),
         pressure: Pressure::default(),
         metrics: HostMetrics::default(),
+        refusals: Refusals::open(&directory).expect("a file"),
         lock: Arc::new(std::fs::File::create(directory.join("lock")).expect("a file")),
     };
     let settings = Settings {

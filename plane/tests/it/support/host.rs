@@ -2,17 +2,26 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use fettle_identity::{
+    Roots,
+    signing::{Accepted, Signers},
+};
 use fettle_model::{
+    assignment::PAYLOAD_TYPE,
     name::StepId,
     operation::StepOutcome,
     task::{LogLevel, LogLine, StepEvent, Task},
 };
 use fettle_plane::RunningPlane;
-use fettle_wire::node::{
-    AckRequest, CompleteRequest, ExtendRequest, ExtendResponse, FailRequest, HeartbeatRequest, Lease, PullFree,
-    PullHello, PullRequest, PullResponse, RegisterRequest, RegisterResponse, ReportRequest, ReportResponse, Verdict,
-    pull_request, pull_response,
+use fettle_wire::{
+    convert,
+    node::{
+        AckRequest, CompleteRequest, ExtendRequest, ExtendResponse, FailRequest, HeartbeatRequest, Lease, PullFree,
+        PullHello, PullRequest, PullResponse, RegisterRequest, RegisterResponse, ReportRequest, ReportResponse,
+        Verdict, pull_request, pull_response,
+    },
 };
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -22,6 +31,9 @@ use super::{
     member::{Client, Member},
     within,
 };
+
+/// What makes a stream one of a kind.
+const CHALLENGE: [u8; 32] = [7; 32];
 
 /// A host.
 #[derive(Clone)]
@@ -92,11 +104,12 @@ impl FakeHost {
             held_task_ids: held.iter().map(ToString::to_string).collect(),
             free_slots,
             held_artifacts,
+            challenge: CHALLENGE.to_vec(),
         };
         let hello = PullRequest { request: Some(pull_request::Request::Hello(hello)) };
         sender.send(hello).await.unwrap();
         let answers = self.client.pull(ReceiverStream::new(receiver)).await.unwrap().into_inner();
-        Pull { sender, answers }
+        Pull { sender, answers, roots: self.member.authorities.clone(), signer: None, number: 0 }
     }
 
     /// Acknowledges a lease.
@@ -156,20 +169,47 @@ impl FakeHost {
 pub(crate) struct Pull {
     sender: mpsc::Sender<PullRequest>,
     answers: Streaming<PullResponse>,
+    roots: Roots,
+    signer: Option<Accepted>,
+    number: u64,
 }
 
 impl Pull {
-    /// The next answer.
+    /// The next answer. Each lease is signed for its place in this stream, by whom the plane named before.
     pub(crate) async fn next(&mut self) -> Result<pull_response::Response, Status> {
-        let answer = within(self.answers.message()).await?;
-        Ok(answer.expect("the stream is open").response.expect("an answer says something"))
+        loop {
+            let answer = within(self.answers.message()).await?;
+            match answer.expect("the stream is open").response.expect("an answer says something") {
+                pull_response::Response::Signer(signer) => {
+                    let accepted = Signers::of(&self.roots).accept(signer.certificate.into(), Timestamp::now());
+                    self.signer = Some(accepted.expect("an authority of the node certified it"));
+                }
+                pull_response::Response::Lease(lease) => {
+                    self.check(&lease);
+                    return Ok(pull_response::Response::Lease(lease));
+                }
+                cancel @ pull_response::Response::Cancel(_) => return Ok(cancel),
+            }
+        }
+    }
+
+    fn check(&mut self, lease: &Lease) {
+        let envelope = lease.envelope.as_ref().unwrap();
+        let signer = self.signer.as_ref().expect("the plane says who signs before the first lease");
+        let (signed, signature) = ((PAYLOAD_TYPE, envelope.payload.as_slice()), &envelope.signatures[0].sig);
+        signer.verify(signed, signature, Timestamp::now()).unwrap();
+        let assignment = convert::assignment(lease).unwrap();
+        assert_eq!((assignment.epoch.0, &assignment.task.task_id), (lease.epoch, &lease.task_id));
+        assert_eq!(assignment.challenge, "07".repeat(CHALLENGE.len()));
+        assert!(assignment.number > self.number, "{} after {}", assignment.number, self.number);
+        self.number = assignment.number;
     }
 
     /// The next answer, which is a lease.
     pub(crate) async fn lease(&mut self) -> Lease {
         match self.next().await.unwrap() {
             pull_response::Response::Lease(lease) => lease,
-            pull_response::Response::Cancel(cancel) => panic!("{cancel:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -177,7 +217,7 @@ impl Pull {
     pub(crate) async fn cancel(&mut self) -> String {
         match self.next().await.unwrap() {
             pull_response::Response::Cancel(cancel) => cancel.task_id,
-            pull_response::Response::Lease(lease) => panic!("{lease:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -219,7 +259,7 @@ impl Reports {
 
 /// The task of a lease.
 pub(crate) fn task(lease: &Lease) -> Task {
-    serde_json::from_str(&lease.task).unwrap()
+    convert::assignment(lease).unwrap().task
 }
 
 fn step(name: &str) -> StepId {
