@@ -83,7 +83,10 @@ async fn node(plane: SocketAddr, join: Arc<str>, number: usize, arrivals: Arriva
                     failure: FAILURE.to_owned(),
                     step_id: String::new(),
                 };
-                client.fail(over).await.unwrap();
+                // As above: the measurement may be over.
+                if client.fail(over).await.is_err() {
+                    return;
+                }
                 let free = PullRequest { request: Some(pull_request::Request::Free(PullFree { free_slots: 4 })) };
                 requests.send(free).await.unwrap();
             }

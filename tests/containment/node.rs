@@ -30,7 +30,14 @@ async fn pull(member: &Member, ground: &Ground, node_id: &str) -> Result<(), Sta
 async fn report(member: &Member, ground: &Ground, node_id: &str) -> Result<(), Status> {
     let (sender, receiver) = mpsc::channel(1);
     let event = r#"{"type":"progress","step_id":"a","percent":1}"#.to_owned();
-    let report = ReportRequest { node_id: node_id.to_owned(), task_id: TASK.to_owned(), epoch: 1, sequence: 1, event };
+    let report = ReportRequest {
+        node_id: node_id.to_owned(),
+        task_id: TASK.to_owned(),
+        epoch: 1,
+        sequence: 1,
+        event,
+        traceparent: String::new(),
+    };
     sender.send(report).await.unwrap();
     said(member.client(ground.plane.node_address()).report(ReceiverStream::new(receiver)).await).await
 }

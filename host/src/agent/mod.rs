@@ -7,6 +7,7 @@ mod connection;
 mod line;
 mod pull;
 mod report;
+mod reports;
 mod worker;
 
 use std::{
@@ -25,9 +26,9 @@ use fettle_telemetry::{
 };
 use fettle_wire::node::{ExtendRequest, HeartbeatRequest, Verdict};
 use tokio::{sync::watch, task::JoinSet};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use self::{certified::Certified, connection::Client, line::Line, worker::Worker};
+use self::{certified::Certified, connection::Client, line::Line, reports::Reports, worker::Worker};
 use crate::executor::{
     Executor,
     journal::{Held, JournalError},
@@ -103,6 +104,8 @@ pub struct Agent {
     signers: RwLock<Arc<Signers>>,
     /// Which authorities count and sign, as the plane said last; empty before it has.
     marks: watch::Sender<String>,
+    /// Where tasks report.
+    reports: Reports,
     /// Grows whenever the plane says that the certificate does not count at this time.
     expired: watch::Sender<u64>,
     /// Grows whenever the connection is another one, which streams then move to.
@@ -149,6 +152,7 @@ impl Agent {
             client: connection::client(line.transport()),
             signers: RwLock::new(Arc::new(Signers::of(&Roots::default()))),
             line,
+            reports: Reports::default(),
             marks: watch::Sender::default(),
             expired: watch::Sender::new(0),
             moves: watch::Sender::new(0),
@@ -178,6 +182,8 @@ impl Agent {
         let node_id: Arc<str> = admitted.certified.node_id.as_str().into();
         tracing::info!(%node_id, plane = self.settings.plane, "registered");
         let heartbeat = tokio::spawn(Arc::clone(&self).heartbeat(Arc::clone(&node_id), admitted.heartbeat));
+        // Until the last step has ended and is reported.
+        let _reports = AbortOnDropHandle::new(tokio::spawn(reports::keep(Arc::clone(&self))));
         let refused = tokio::select! {
             refused = pull::run(&self, &node_id, &mut tasks, &stop) => refused.map(|status| self.refused(&status)),
             refused = self.keep_certificate(admitted.certified) => Some(refused),

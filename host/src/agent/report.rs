@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use fettle_model::task::{Epoch, TaskOutcome};
+use fettle_telemetry::span;
 use fettle_wire::{
     convert,
     node::{CompleteRequest, FailRequest, ReportRequest, ReportResponse, Verdict},
 };
-use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::watch;
 use tonic::{Code, Status};
 
 use super::{
@@ -31,6 +31,8 @@ enum Ended {
     Broken(Status),
     /// There is a newer connection.
     Moved,
+    /// The plane refuses an event, and would again.
+    Refused(String),
     /// The journal failed.
     Journal(crate::executor::journal::JournalError),
 }
@@ -69,22 +71,21 @@ pub(super) async fn run(work: &Work<'_>, mut outcome: watch::Receiver<Option<Tas
                 work.signals.put_down.cancel();
                 return;
             }
-            Ended::Broken(status) if is_final(&status) => {
-                // The same report would be refused again: a plane of another version, or a bug.
-                tracing::error!(
-                    task_id = work.task.task_id,
-                    reason = status.message(),
-                    "the plane refuses the reports; the task is put down"
-                );
-                work.signals.put_down.cancel();
-                return;
-            }
+            Ended::Refused(reason) => return put_down(work, &reason),
+            Ended::Broken(status) if is_final(&status) => return put_down(work, status.message()),
             Ended::Broken(status) => {
                 tracing::debug!(task_id = work.task.task_id, reason = status.message(), "reports wait for the plane");
                 tokio::time::sleep(waits.next().unwrap_or(Duration::from_secs(10))).await;
             }
         }
     }
+}
+
+/// The same would be refused again: a plane of another version, or a bug.
+fn put_down(work: &Work<'_>, reason: &str) {
+    let task_id = &work.task.task_id;
+    tracing::error!(task_id, reason, "the plane refuses the reports; the task is put down");
+    work.signals.put_down.cancel();
 }
 
 fn is_final(status: &Status) -> bool {
@@ -105,10 +106,9 @@ async fn try_stream(
 ) -> Result<Ended, Ended> {
     let journal = &work.agent.executor.journal;
     let mut changes = journal.changes();
-    let (requests, outgoing) = mpsc::channel(IN_FLIGHT);
-    let mut moves = work.agent.moves.subscribe();
-    moves.mark_unchanged();
-    let mut incoming = work.agent.client.clone().report(ReceiverStream::new(outgoing)).await?.into_inner();
+    let mut line = work.agent.reports.join(&work.task.task_id).await?;
+    let moved = line.moved();
+    let mut place = span::current().map(|place| place.to_string()).unwrap_or_default();
     let (mut sent, mut stored, mut forgotten) = (0, 0, 0);
     let mut moving = false;
     loop {
@@ -133,8 +133,9 @@ async fn try_stream(
                 epoch: epoch.0,
                 sequence,
                 event,
+                traceparent: std::mem::take(&mut place),
             };
-            requests.send(request).await.map_err(|_| Status::unavailable("the connection ended"))?;
+            line.send(request).await?;
             if sent == 0 {
                 // The first one may follow on reports that were acknowledged and forgotten.
                 stored = sequence - 1;
@@ -142,14 +143,11 @@ async fn try_stream(
             sent = sequence;
         }
         tokio::select! {
-            response = incoming.message() => {
-                let Some(response) = response? else { return Err(Status::unavailable("the plane closed the stream").into()) };
-                stored = accepted(&response, stored)?;
-            }
+            response = line.answer() => stored = accepted(&response?, stored)?,
             _ = changes.changed(), if sent == stored || sent - stored < IN_FLIGHT as u64 => {}
             _ = outcome.changed() => {}
             // What is on its way is waited for first.
-            _ = moves.changed() => moving = true,
+            () = moved.cancelled(), if !moving => moving = true,
         }
         if stored >= forgotten + KEPT {
             journal.acknowledge(&work.task.task_id, stored).await.map_err(Ended::Journal)?;
@@ -162,6 +160,7 @@ fn accepted(response: &ReportResponse, stored: u64) -> Result<u64, Ended> {
     match response.verdict() {
         Verdict::Accepted => Ok(stored.max(response.sequence)),
         Verdict::Stale | Verdict::Ended => Err(Ended::Stale),
+        Verdict::Refused => Err(Ended::Refused(response.reason.clone())),
         Verdict::Unspecified => Err(Status::internal("the plane answered no verdict").into()),
     }
 }
@@ -184,6 +183,6 @@ async fn tell_end(work: &Work<'_>, epoch: Epoch, outcome: &TaskOutcome) -> Resul
     match verdict {
         Verdict::Accepted => Ok(Ended::Told),
         Verdict::Stale | Verdict::Ended => Ok(Ended::Stale),
-        Verdict::Unspecified => Err(Status::internal("the plane answered no verdict").into()),
+        Verdict::Refused | Verdict::Unspecified => Err(Status::internal("the plane answered no verdict").into()),
     }
 }

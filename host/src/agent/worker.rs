@@ -208,7 +208,7 @@ impl Work<'_> {
                 match response.verdict() {
                     Verdict::Accepted => Standing::Held(Duration::from_secs(response.lease_seconds.max(1).into())),
                     Verdict::Ended => Standing::Ended,
-                    Verdict::Stale | Verdict::Unspecified => Standing::Lost,
+                    Verdict::Stale | Verdict::Refused | Verdict::Unspecified => Standing::Lost,
                 }
             }
             Err(status) => {

@@ -185,3 +185,37 @@ async fn a_slot_is_announced_again_after_a_lease_that_could_not_be_taken() {
     assert!(matches!(world.hears().await, pull_request::Request::Free(free) if free.free_slots == 2));
     assert!(world.held().await.is_empty());
 }
+
+/// More tasks than a connection has streams: 200 with the libraries as they come.
+const MANY: u32 = 300;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_tasks_a_host_has_no_call_waits_for_them() {
+    // Connections are taken and nothing is answered: every task is on its way for ever.
+    let registry = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = registry.local_addr().unwrap().to_string();
+    let authority = plane::authority();
+    let signer = certified(&authority, &Role::TaskSigner, today());
+    let script: Script = Arc::new(move |challenge| {
+        let lease = |number: u32| {
+            let mut assignment = assignment(&at, challenge);
+            (assignment.task.task_id, assignment.number) = (format!("t{number}"), number.into());
+            pull_response::Response::Lease(sealed(&signer, &assignment))
+        };
+        std::iter::once(introduction(&signer)).chain((1..=MANY).map(lease)).collect()
+    });
+    let plane::Open { plane, address, join_token, .. } = plane::open(authority, script).await;
+    plane.says.send_replace(Says::Held);
+    let directory = tempfile::tempdir().unwrap();
+    let settings = Run { slots: MANY, ..settings(directory.path(), &address, &join_token) };
+    let agent = command::start(&settings).await.unwrap();
+    let stop = CancellationToken::new();
+    tokio::spawn(agent.run(stop.clone()));
+    let (mut acknowledged, mut heartbeats) = (plane.acknowledged.subscribe(), plane.heartbeats.subscribe());
+    let all = acknowledged.wait_for(|count| *count >= MANY);
+    tokio::time::timeout(PATIENCE, all).await.expect("every task is acknowledged").unwrap();
+    let before = *heartbeats.borrow_and_update();
+    let later = heartbeats.wait_for(|count| *count > before);
+    tokio::time::timeout(PATIENCE, later).await.expect("the node is heard").unwrap();
+    stop.cancel();
+}

@@ -1,14 +1,14 @@
-//! Report: what happens to tasks. Events that arrive together are stored together.
+//! Report: what happens to the tasks of a node, over one stream. Events that arrive together are stored together.
 
 use fettle_store::task::Report;
 use fettle_wire::{
     convert,
-    node::{ReportRequest, ReportResponse},
+    node::{ReportRequest, ReportResponse, Verdict},
 };
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Status, Streaming};
+use tonic::{Code, Request, Status, Streaming};
 
 use super::{
     Answers,
@@ -18,10 +18,10 @@ use super::{
 use crate::{observation::OpenStream, state::State};
 
 /// Events stored in one transaction at most.
-const TOGETHER: usize = 64;
+const TOGETHER: usize = 256;
 
 /// Answers that wait for a slow host at most.
-const ANSWERS: usize = 128;
+const ANSWERS: usize = 512;
 
 pub(super) async fn report(
     state: &State,
@@ -30,15 +30,13 @@ pub(super) async fn report(
     let caller = authenticate(state, &request).await?;
     let (sender, receiver) = mpsc::channel(ANSWERS);
     let state = state.clone();
-    let sent = trace::sent(request.metadata());
-    let work = async move {
+    tokio::spawn(async move {
         let _open = OpenStream::begin(&state.metrics, "report");
         tokio::select! {
             () = state.shutdown.cancelled() => {}
             () = store_all(&state, &caller, request.into_inner(), &sender) => {}
         }
-    };
-    tokio::spawn(trace::follow("report", sent, work));
+    });
     Ok(Box::pin(ReceiverStream::new(receiver)))
 }
 
@@ -72,17 +70,23 @@ async fn goes_on(state: &State, caller: &Caller) -> Result<(), Status> {
     Err(Status::unauthenticated("the certificate that this stream began with counts no longer; connect again"))
 }
 
-/// Stores what can be stored. An error comes last: it ends the stream.
+/// Stores what can be stored, and refuses the others one by one: they are of many tasks. An error that is of none of them
+/// comes last, and ends the stream.
 async fn store_chunk(
     state: &State,
     caller: &Caller,
     chunk: Vec<Result<ReportRequest, Status>>,
 ) -> Vec<Result<ReportResponse, Status>> {
     let mut reports = Vec::with_capacity(chunk.len());
-    let mut broken = None;
+    let (mut answers, mut broken, mut spans) = (Vec::with_capacity(chunk.len() + 1), None, Vec::new());
     for message in chunk {
-        match message.and_then(|message| read(state, caller, &message)) {
-            Ok(report) => reports.push(report),
+        let read = message.and_then(|message| Ok((read(state, caller, &message)?, message)));
+        match read {
+            Ok((Ok(report), message)) => {
+                spans.extend(trace::begun("report", &message.traceparent));
+                reports.push(report);
+            }
+            Ok((Err(refused), message)) => answers.push(Ok(refuse(message.task_id, message.sequence, &refused))),
             Err(status) => {
                 broken = Some(status);
                 break;
@@ -90,17 +94,19 @@ async fn store_chunk(
         }
     }
     let places: Vec<_> = reports.iter().map(|report| (report.lease.task_id, report.sequence)).collect();
-    let mut answers = Vec::with_capacity(places.len() + 1);
     if !reports.is_empty() {
         match state.store.apply_reports(reports, caller.context(state, String::new())).await {
             Ok(verdicts) => {
                 for ((task_id, sequence), verdict) in places.into_iter().zip(verdicts) {
-                    let answer = verdict.map(|verdict| ReportResponse {
-                        task_id: task_id.to_string(),
-                        sequence,
-                        verdict: status::told(state, "report", verdict),
+                    let task_id = task_id.to_string();
+                    answers.push(match verdict.map_err(status::store) {
+                        Ok(verdict) => {
+                            let verdict = status::told(state, "report", verdict);
+                            Ok(ReportResponse { task_id, sequence, verdict, reason: String::new() })
+                        }
+                        Err(status) if is_of_the_report(&status) => Ok(refuse(task_id, sequence, &status)),
+                        Err(status) => Err(status),
                     });
-                    answers.push(answer.map_err(status::store));
                 }
             }
             Err(error) => broken = Some(status::store(error)),
@@ -112,10 +118,24 @@ async fn store_chunk(
     answers
 }
 
-fn read(state: &State, caller: &Caller, message: &ReportRequest) -> Result<Report, Status> {
-    Ok(Report {
-        lease: caller.lease(state, &message.node_id, &message.task_id, message.epoch)?,
-        sequence: message.sequence,
-        event: convert::event(&message.event)?,
-    })
+/// Whether it would be the same the next time.
+fn is_of_the_report(status: &Status) -> bool {
+    matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition | Code::NotFound)
+}
+
+fn refuse(task_id: String, sequence: u64, status: &Status) -> ReportResponse {
+    ReportResponse { task_id, sequence, verdict: Verdict::Refused as i32, reason: status.message().to_owned() }
+}
+
+/// What a message reports. The outer error is of the node, the inner one of this report.
+fn read(state: &State, caller: &Caller, message: &ReportRequest) -> Result<Result<Report, Status>, Status> {
+    caller.check(state, &message.node_id)?;
+    let report = || {
+        Ok(Report {
+            lease: caller.lease(state, &message.node_id, &message.task_id, message.epoch)?,
+            sequence: message.sequence,
+            event: convert::event(&message.event)?,
+        })
+    };
+    Ok(report())
 }

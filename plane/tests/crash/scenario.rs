@@ -267,6 +267,7 @@ impl Story<'_> {
             epoch: lease.epoch,
             sequence,
             event: serde_json::to_string(event).unwrap(),
+            ..ReportRequest::default()
         };
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         sender.send(report).await.ok()?;

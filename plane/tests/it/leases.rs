@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fettle_wire::node::Verdict;
+use fettle_wire::node::{Lease, Verdict};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
@@ -230,7 +230,7 @@ async fn a_plane_that_was_away_lets_its_hosts_go_on() {
 }
 
 #[tokio::test]
-async fn an_event_of_an_unknown_step_ends_the_stream_with_a_reason() {
+async fn an_event_that_makes_no_sense_is_refused_with_a_reason_and_the_stream_goes_on() {
     let plane = plane().await;
     plane.with_definition().await;
     let mut host = plane.host("node-a", 1).await;
@@ -238,8 +238,14 @@ async fn an_event_of_an_unknown_step_ends_the_stream_with_a_reason() {
     plane.submitted("node-a").await;
     let lease = pull.lease().await;
     host.ack(&lease).await.unwrap();
-    let refused = host.reports().await.try_say(&lease, 1, &started("third", 1)).await.unwrap_err();
-    assert!(refused.message().contains("third"), "{refused}");
+    let mut reports = host.reports().await;
+    assert_eq!(reports.say(&lease, 1, &started("third", 1)).await, Verdict::Refused);
+    assert!(reports.reason.contains("third"), "{}", reports.reason);
+    // It is the stream of all tasks of the node.
+    let unknown = Lease { task_id: "01K00000000000000000000001".to_owned(), ..lease.clone() };
+    assert_ne!(reports.say(&unknown, 1, &started("first", 1)).await, Verdict::Accepted);
+    assert_eq!(reports.say(&lease, 1, &started("first", 1)).await, Verdict::Accepted);
+    assert_eq!(reports.reason, "");
 }
 
 #[tokio::test]

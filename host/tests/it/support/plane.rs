@@ -63,6 +63,9 @@ pub(crate) struct FakePlane {
     pub(crate) script: watch::Sender<Script>,
     pub(crate) says: watch::Sender<Says>,
     pub(crate) extensions: watch::Sender<u32>,
+    /// Acknowledgements that were answered.
+    pub(crate) acknowledged: watch::Sender<u32>,
+    pub(crate) heartbeats: watch::Sender<u32>,
     pub(crate) outcomes: watch::Sender<Vec<Outcome>>,
     requests: mpsc::Sender<pull_request::Request>,
 }
@@ -140,6 +143,7 @@ impl NodeProtocol for Service {
     }
 
     async fn heartbeat(&self, _request: Request<HeartbeatRequest>) -> Result<Response<HeartbeatResponse>, Status> {
+        self.0.heartbeats.send_modify(|count| *count += 1);
         Ok(Response::new(HeartbeatResponse::default()))
     }
 
@@ -164,13 +168,14 @@ impl NodeProtocol for Service {
     async fn ack(&self, _request: Request<AckRequest>) -> Result<Response<AckResponse>, Status> {
         let mut says = self.0.says.subscribe();
         let _ = says.wait_for(|says| *says == Says::Held).await;
+        self.0.acknowledged.send_modify(|count| *count += 1);
         Ok(Response::new(AckResponse {}))
     }
 
     async fn report(&self, request: Request<Streaming<ReportRequest>>) -> Result<Response<Self::ReportStream>, Status> {
         let accepted = request.into_inner().map(|report| {
             let ReportRequest { task_id, sequence, .. } = report?;
-            Ok(ReportResponse { task_id, sequence, verdict: Verdict::Accepted as i32 })
+            Ok(ReportResponse { task_id, sequence, verdict: Verdict::Accepted as i32, reason: String::new() })
         });
         Ok(Response::new(Box::pin(accepted)))
     }
@@ -256,6 +261,8 @@ pub(crate) async fn open(authority: Arc<Authority>, script: Script) -> Open {
         script: watch::Sender::new(script),
         says: watch::Sender::new(Says::Nothing),
         extensions: watch::Sender::new(0),
+        acknowledged: watch::Sender::new(0),
+        heartbeats: watch::Sender::new(0),
         outcomes: watch::Sender::default(),
         requests,
     });

@@ -122,7 +122,7 @@ impl FakeHost {
     pub(crate) async fn reports(&mut self) -> Reports {
         let (sender, receiver) = mpsc::channel(64);
         let answers = self.client.report(ReceiverStream::new(receiver)).await.unwrap().into_inner();
-        Reports { node_id: self.id.clone(), sender, answers }
+        Reports { node_id: self.id.clone(), sender, answers, reason: String::new() }
     }
 
     /// Asks for more time.
@@ -233,6 +233,8 @@ pub(crate) struct Reports {
     node_id: String,
     sender: mpsc::Sender<ReportRequest>,
     answers: Streaming<ReportResponse>,
+    /// Why the last event was refused, if it was.
+    pub(crate) reason: String,
 }
 
 impl Reports {
@@ -249,10 +251,12 @@ impl Reports {
             epoch: lease.epoch,
             sequence,
             event: serde_json::to_string(event).unwrap(),
+            ..ReportRequest::default()
         };
         self.sender.send(report).await.unwrap();
         let answer = within(self.answers.message()).await?.expect("the stream is open");
         assert_eq!((answer.task_id.as_str(), answer.sequence), (lease.task_id.as_str(), sequence));
+        self.reason.clone_from(&answer.reason);
         Ok(answer.verdict())
     }
 }
