@@ -142,7 +142,7 @@ mod tests {
             (ArtifactKind::Step, Quorum { never_older: true, ..quorum(&[&team, &root_1], None) }),
             (ArtifactKind::Catalog, quorum(&[&team], None)),
         ];
-        let policy = TrustPolicy::first(kinds.clone().into()).unwrap();
+        let policy = TrustPolicy::first(kinds.into()).unwrap();
         let Replaced { policy: next, kinds: changed } = policy.with_key_replaced(&team.1, Some(&newer)).unwrap();
         assert_eq!((next.revision(), changed), (2, vec![ArtifactKind::Step, ArtifactKind::Catalog]));
         let expected = [
@@ -168,6 +168,6 @@ mod tests {
         let alone = TrustPolicy::first([(ArtifactKind::Step, quorum(&[&one], None))].into()).unwrap();
         assert!(alone.with_key_replaced(&one.1, None).is_err(), "nobody of nobody");
         // The same key under two names would count twice.
-        assert!(policy.with_key_replaced(&one.1, Some(&("again".to_owned(), two.1.clone()))).is_err());
+        assert!(policy.with_key_replaced(&one.1, Some(&("again".to_owned(), two.1))).is_err());
     }
 }
