@@ -22,7 +22,7 @@ use fettle_model::{
     task::{Epoch, Task},
 };
 use fettle_supply::{ArtifactKind, SignatureFormat, SigningKey};
-use fettle_tests::{Supply, supply::write_trust};
+use fettle_tests::{Supply, eventually, supply::write_trust};
 use fettle_wire::node::pull_response::Response;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -138,7 +138,10 @@ async fn given(signed: &Signed, tasks: Vec<Task>) -> Taken {
         });
         let taken_over::Open { plane, address, join_token, .. } = taken_over::open(authority.clone(), script).await;
         plane.says.send_replace(Says::Held);
-        let agent = command::start(&settings(&directory, &signed.supply.trust, &address, &join_token)).await.unwrap();
+        let settings = settings(&directory, &signed.supply.trust, &address, &join_token);
+        // The one before may still hold the directory for a moment.
+        let started = eventually("the host to start", PATIENCE, async || command::start(&settings).await.ok());
+        let agent = started.await;
         let stop = CancellationToken::new();
         let running = tokio::spawn(agent.run(stop.clone()));
         let mut told = plane.outcomes.subscribe();
