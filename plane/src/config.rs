@@ -50,6 +50,8 @@ pub struct PlaneConfig {
     pub heartbeat_interval: Duration,
     /// A directory of Rego policies that are asked about operations.
     pub rego: Option<PathBuf>,
+    /// OpenID providers whose word about people counts, and the roles that follow from it; none when absent.
+    pub openid: Option<PathBuf>,
     /// How often each token may ask; none is as often as it likes.
     pub rate_limit: Option<RateLimit>,
     /// The longest that a REST request may take, streams aside.
@@ -116,6 +118,7 @@ impl PlaneConfig {
             most_leases: fettle_store::task::MOST_LEASES,
             heartbeat_interval: Duration::from_secs(10),
             rego: None,
+            openid: None,
             rate_limit: Some(RateLimit::default()),
             request_timeout: Duration::from_secs(60),
             request_limit_bytes: 1 << 20,

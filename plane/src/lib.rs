@@ -33,6 +33,7 @@ mod webhook;
 
 pub use config::{PlaneConfig, RateLimit};
 pub use identity::authorities::IdentityError;
+pub use identity::openid::OpenIdError;
 pub use observation::PlaneMetrics;
 pub use plane::{Plane, RunningPlane, StartError};
 pub use policy::rego::RegoError;

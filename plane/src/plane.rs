@@ -21,6 +21,7 @@ use crate::{
     identity::{
         Projects, Rates,
         authorities::{Authorities, IdentityError},
+        openid::{OpenId, OpenIdError},
         task_key::TaskKey,
     },
     node::{
@@ -82,6 +83,9 @@ pub enum StartError {
     /// The organisation's own rules cannot be used.
     #[error("the Rego policies cannot be used")]
     Rego(#[source] RegoError),
+    /// It is not known whose word about people counts.
+    #[error("OpenID cannot be used")]
+    OpenId(#[source] OpenIdError),
     /// Things would not be kept as long as they must be.
     #[error(transparent)]
     Retention(RetentionError),
@@ -135,6 +139,7 @@ impl Plane {
             Some(directory) => Rego::load(directory).map_err(StartError::Rego)?,
             None => Rego::default(),
         };
+        let openid = config.openid.as_deref().map(OpenId::load).transpose().map_err(StartError::OpenId)?;
         config.retention.check().map_err(StartError::Retention)?;
         let courier = webhook::client(&config.webhooks).map_err(StartError::Webhooks)?;
         let lock = lock(&config)?;
@@ -155,6 +160,7 @@ impl Plane {
             nodes: Nodes::default(),
             authorities,
             task_key: TaskKey::default(),
+            openid,
             refusals: Refusals::default(),
             projects: Projects::default(),
             holdings: Holdings::default(),

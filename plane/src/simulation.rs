@@ -98,6 +98,7 @@ impl SimulatedPlane {
             nodes: Nodes::default(),
             authorities,
             task_key: TaskKey::default(),
+            openid: None,
             // How many there are in a minute is a matter of how fast the simulation goes.
             refusals: Refusals::all(),
             projects: Projects::default(),

@@ -16,7 +16,7 @@ use crate::{
     config::PlaneConfig,
     deprecation::Moves,
     dispatch::{Holdings, Wakeups},
-    identity::{Projects, Rates, authorities::Authorities, task_key::TaskKey},
+    identity::{Projects, Rates, authorities::Authorities, openid::OpenId, task_key::TaskKey},
     node::{Nodes, Refusals},
     observation::PlaneMetrics,
     policy::rego::Rego,
@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     pub(crate) authorities: Authorities,
     /// What signs tasks.
     pub(crate) task_key: TaskKey,
+    /// Whose word about people counts, when anybody's does.
+    pub(crate) openid: Option<OpenId>,
     /// What nodes were refused lately.
     pub(crate) refusals: Refusals,
     pub(crate) projects: Projects,

@@ -5,6 +5,7 @@
 mod bench;
 mod components;
 mod demo;
+mod node;
 mod python;
 mod steps;
 mod test;

@@ -2,7 +2,7 @@
 //! runs everything.
 
 use crate::{
-    python, steps,
+    node, python, steps,
     tools::{self, cargo_of_the_run, ensure, has},
 };
 
@@ -56,6 +56,12 @@ fn fuzzer() -> anyhow::Result<()> {
     python::environment(&tools::target().join("tools/schemathesis"), &requirements, "schemathesis").map(drop)
 }
 
+/// An OpenID provider, for the tests of who somebody is by its word.
+fn provider() -> anyhow::Result<()> {
+    anyhow::ensure!(ensure("npm", "npm"), "npm is needed for it");
+    node::packages(&tools::target().join("tools/openid"), &tools::root().join("plane/tests/it/openid"))
+}
+
 /// The command.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut missing = Vec::new();
@@ -79,6 +85,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     match fuzzer() {
         Err(error) if options.all => return Err(error.context("the API's description cannot be tested")),
         Err(error) => eprintln!("the test of the API's description is skipped: {error:#}"),
+        Ok(()) => {}
+    }
+    match provider() {
+        Err(error) if options.all => return Err(error.context("OpenID cannot be tested")),
+        Err(error) => eprintln!("the tests against an OpenID provider are skipped: {error:#}"),
         Ok(()) => {}
     }
     // No other runner knows the examples in the documentation.

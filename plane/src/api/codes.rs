@@ -111,6 +111,13 @@ pub(crate) const CODES: &[Code] = &[
         "ask for a token with a higher role; the page of roles says which",
     ),
     code(
+        "access.no_role",
+        StatusCode::FORBIDDEN,
+        At::Token,
+        "an OpenID provider vouches for the caller, and no rule of the plane says what that one may do",
+        "ask for a group or another claim that a rule of `--openid` names",
+    ),
+    code(
         "policy.denied",
         StatusCode::FORBIDDEN,
         At::Actions(&["operation.create", "operation.retry", "operation.recover"]),
@@ -333,6 +340,13 @@ pub(crate) const CODES: &[Code] = &[
         At::Actions(REGISTRATION),
         "a document cannot be fetched now",
         REGISTRY,
+    ),
+    code(
+        "access.issuer_unavailable",
+        StatusCode::SERVICE_UNAVAILABLE,
+        At::Token,
+        "the keys of the caller's OpenID provider cannot be fetched, so nobody knows whether the token counts",
+        "try again in some seconds; the plane's log says what the provider answered",
     ),
     code(
         "store.unavailable",

@@ -63,6 +63,21 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, "access.unauthenticated", detail.to_owned())
     }
 
+    /// A token of an OpenID provider that says nothing; the holder may know why.
+    pub(crate) const fn unvouched(detail: String) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "access.unauthenticated", detail)
+    }
+
+    /// Somebody whom an OpenID provider vouches for, and whom nobody gave a role.
+    pub(crate) const fn without_role(detail: String) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "access.no_role", detail)
+    }
+
+    /// Whether a token counts cannot be said now.
+    pub(crate) const fn issuer_unavailable(detail: String) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "access.issuer_unavailable", detail)
+    }
+
     /// The role does not allow it.
     pub(crate) const fn forbidden(detail: String) -> Self {
         Self::new(StatusCode::FORBIDDEN, "access.denied", detail)

@@ -85,6 +85,9 @@ pub(super) struct Serve {
     /// A directory of Rego policies (`*.rego`): `deny` of `package fettle.submit` and `package fettle.dispatch`.
     #[arg(long, env = "FETTLE_PLANE_REGO", value_name = "DIR")]
     rego: Option<PathBuf>,
+    /// A document that says which OpenID providers vouch for people and programs, and which roles their claims give.
+    #[arg(long, env = "FETTLE_PLANE_OPENID", value_name = "FILE")]
+    openid: Option<PathBuf>,
     /// REST requests that each token may make in a second, in the long run; 0 is as many as it likes.
     #[arg(long, value_name = "NUMBER", default_value_t = 200)]
     rate: u32,
@@ -157,6 +160,7 @@ impl Serve {
             metrics_listen: self.telemetry.metrics_listen,
             metrics_allow_remote: self.telemetry.metrics_allow_remote,
             rego: self.rego,
+            openid: self.openid,
             rate_limit: rate_limit(self.rate, self.burst),
             retention: Retention {
                 logs: self.retain_logs.0,

@@ -7,6 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use fettle_model::name::Label;
+use fettle_openid::{Identity, Refusal as Unvouched, Verifier};
 use fettle_store::{
     audit::Refusal,
     id::{NodeId, OperationId},
@@ -18,6 +19,7 @@ use fettle_store::{
 
 use super::{
     caller::{Admission, Caller, Reached},
+    openid::NotLetIn,
     secret,
     table::{self, Need, Row},
 };
@@ -35,10 +37,10 @@ pub(crate) async fn authorise(Extracted(state): Extracted<State>, request: Reque
     };
     if row.need != Need::Nothing {
         let header = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let secret = header.and_then(secret::bearer).map(SecretHash::of);
+        let token = header.and_then(secret::bearer).map(str::to_owned);
         let correlation_id = parts.extensions.get::<CorrelationId>().map(|id| id.0.clone()).unwrap_or_default();
         let place = Place { params: Params::read(&mut parts, &state).await, path: parts.uri.path().to_owned() };
-        match admit(&state, secret, correlation_id, row, &place).await {
+        match admit(&state, token, correlation_id, row, &place).await {
             Ok(admission) => parts.extensions.insert(admission),
             Err(problem) => return problem.into_response(),
         };
@@ -81,18 +83,46 @@ const RESOURCE_NAME: usize = 300;
 
 async fn admit(
     state: &State,
-    secret: Option<SecretHash>,
+    token: Option<String>,
     correlation_id: String,
     row: &'static Row,
     place: &Place,
 ) -> Result<Admission, Problem> {
-    let secret = secret.ok_or_else(Problem::unauthenticated)?;
-    let token = state.store.token_by_hash(secret).await?;
-    let token = token.filter(|token| token.is_valid_at(state.clock.now())).ok_or_else(Problem::unauthenticated)?;
-    let caller = Caller::new(token, correlation_id, state.clone());
-    state.rates.take(caller.token_id()).map_err(Problem::too_many)?;
+    let token = token.ok_or_else(Problem::unauthenticated)?;
+    let caller = match &state.openid {
+        Some(openid) if Verifier::is_meant_by(&token) => {
+            let admitted = openid.admit(&token, state.clock.now()).await.map_err(not_let_in)?;
+            Caller::vouched_for(admitted, correlation_id, state.clone())
+        }
+        _ => {
+            let token = state.store.token_by_hash(SecretHash::of(&token)).await?;
+            let valid = token.filter(|token| token.is_valid_at(state.clock.now()));
+            Caller::with_token(valid.ok_or_else(Problem::unauthenticated)?, correlation_id, state.clone())
+        }
+    };
+    state.rates.take(caller.rated()).map_err(Problem::too_many)?;
     let reached = reach(state, &caller, row, place).await?;
     Ok(Admission { caller, reached })
+}
+
+/// Why somebody with a token of an OpenID provider is not let in. It says more than of the plane's own tokens: whoever
+/// has one knows what is in it.
+fn not_let_in(reason: NotLetIn) -> Problem {
+    match reason {
+        NotLetIn::Refused(refusal @ Unvouched::Unavailable { .. }) => Problem::issuer_unavailable(refusal.to_string()),
+        NotLetIn::Refused(refusal) => {
+            tracing::info!(code = refusal.code(), reason = %refusal, "a token of an OpenID provider was refused");
+            Problem::unvouched(refusal.to_string())
+        }
+        NotLetIn::NoRole(identity) => {
+            let Identity { issuer, subject, .. } = *identity;
+            tracing::info!(issuer, subject, "nobody said what this person may do here");
+            Problem::without_role(format!(
+                "`{issuer}` vouches for `{subject}`, and no rule of this plane says what that one may do; ask for a group \
+                 that one names"
+            ))
+        }
+    }
 }
 
 async fn reach(state: &State, caller: &Caller, row: &'static Row, place: &Place) -> Result<Reached, Problem> {

@@ -2,22 +2,26 @@
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use fettle_model::name::Label;
+use fettle_openid::Identity;
 use fettle_store::{
     StoreError,
     audit::Refusal,
     context::{Actor, Context},
-    id::TokenId,
     node::Node,
     project::Project,
+    secret::SecretHash,
     token::{Access, Token},
 };
 
+use super::rates::Rated;
 use crate::{api::Problem, state::State};
 
-/// The holder of a valid token, in one request.
+/// Whoever calls, in one request.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    token: Token,
+    actor: Actor,
+    access: Access,
+    rated: Rated,
     correlation_id: String,
     state: State,
 }
@@ -105,30 +109,38 @@ impl FromRequestParts<State> for OfNode {
 }
 
 impl Caller {
-    pub(super) const fn new(token: Token, correlation_id: String, state: State) -> Self {
-        Self { token, correlation_id, state }
+    /// The holder of a token of the plane.
+    pub(super) fn with_token(token: Token, correlation_id: String, state: State) -> Self {
+        let actor = Actor::Token { id: token.id, name: token.name };
+        Self { actor, access: token.access, rated: Rated::Token(token.id), correlation_id, state }
     }
 
-    /// The token's id.
-    pub(super) const fn token_id(&self) -> TokenId {
-        self.token.id
+    /// Somebody whom an OpenID provider vouches for.
+    pub(super) fn vouched_for((identity, access): (Identity, Access), correlation_id: String, state: State) -> Self {
+        let Identity { issuer, subject, name, .. } = identity;
+        let rated = Rated::User(SecretHash::of(&format!("{issuer} {subject}")));
+        Self { actor: Actor::User { issuer, subject, name }, access, rated, correlation_id, state }
+    }
+
+    /// Whose requests are counted.
+    pub(super) const fn rated(&self) -> Rated {
+        self.rated
     }
 
     /// What the caller may reach.
     pub(crate) const fn access(&self) -> &Access {
-        &self.token.access
+        &self.access
     }
 
     /// Whether the caller may know of a node: common ones are seen by everybody, others by those who see
     /// their project.
     pub(crate) fn sees(&self, node: &Node) -> bool {
-        node.owner.as_ref().is_none_or(|owner| self.token.access.role_in(owner).is_some())
+        node.owner.as_ref().is_none_or(|owner| self.access.role_in(owner).is_some())
     }
 
     /// What accompanies a write of the caller.
     pub(crate) fn context(&self) -> Context {
-        let actor = Actor::Token { id: self.token.id, name: self.token.name.clone() };
-        self.state.context(actor, &self.correlation_id)
+        self.state.context(self.actor.clone(), &self.correlation_id)
     }
 
     /// Writes down that the caller was refused something.

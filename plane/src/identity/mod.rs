@@ -3,6 +3,7 @@
 mod authorise;
 pub(crate) mod authorities;
 mod caller;
+pub(crate) mod openid;
 mod projects;
 mod rates;
 pub(crate) mod secret;

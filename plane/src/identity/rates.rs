@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fettle_store::id::TokenId;
+use fettle_store::{id::TokenId, secret::SecretHash};
 use governor::{
     Quota, RateLimiter,
     clock::{Clock, DefaultClock},
@@ -12,10 +12,19 @@ use governor::{
 
 use crate::config::RateLimit;
 
-/// What the crate counts in: one cell per token.
-type Limiter<C> = RateLimiter<TokenId, HashMapStateStore<TokenId>, C, NoOpMiddleware<<C as Clock>::Instant>>;
+/// Whose requests are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Rated {
+    /// The holder of a token.
+    Token(TokenId),
+    /// One person of one OpenID provider, whatever tokens that one comes with.
+    User(SecretHash),
+}
 
-/// One rate for each token. Only tokens that are valid get here, so there are no more entries than tokens.
+/// What the crate counts in: one cell for each.
+type Limiter<C> = RateLimiter<Rated, HashMapStateStore<Rated>, C, NoOpMiddleware<<C as Clock>::Instant>>;
+
+/// One rate for each. Only those whose tokens are valid get here, so there are no more entries than tokens and people.
 pub(crate) struct Rates<C: Clock + Clone = DefaultClock> {
     limiter: Option<Limiter<C>>,
     clock: C,
@@ -35,13 +44,13 @@ impl<C: Clock + Clone> Rates<C> {
         Self { limiter, clock }
     }
 
-    /// Counts a request of a token.
+    /// Counts a request.
     ///
     /// # Errors
     /// How long to wait, when it is one too many.
-    pub(super) fn take(&self, token: TokenId) -> Result<(), Duration> {
+    pub(super) fn take(&self, whose: Rated) -> Result<(), Duration> {
         let Some(limiter) = &self.limiter else { return Ok(()) };
-        limiter.check_key(&token).map_err(|early| early.wait_time_from(self.clock.now()))
+        limiter.check_key(&whose).map_err(|early| early.wait_time_from(self.clock.now()))
     }
 }
 
@@ -56,7 +65,7 @@ mod tests {
         let limit = RateLimit { per_second: 2.try_into().unwrap(), burst: 3.try_into().unwrap() };
         let clock = FakeRelativeClock::default();
         let rates = Rates::with_clock(Some(limit), clock.clone());
-        let token = |number| TokenId::new(ulid::Ulid::from_parts(1, number));
+        let token = |number| Rated::Token(TokenId::new(ulid::Ulid::from_parts(1, number)));
         assert!((0..3).all(|_| rates.take(token(1)).is_ok()));
         assert_eq!(rates.take(token(1)), Err(Duration::from_millis(500)));
         assert_eq!(rates.take(token(2)), Ok(()));

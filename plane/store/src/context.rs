@@ -16,6 +16,15 @@ pub enum Actor {
         /// Its name.
         name: String,
     },
+    /// Somebody whom an OpenID provider vouches for.
+    User {
+        /// Which provider.
+        issuer: String,
+        /// What that one knows the person or program by.
+        subject: String,
+        /// What people call it by.
+        name: String,
+    },
     /// A node.
     Node(NodeId),
     /// Somebody who registers a node with a join token.
@@ -43,6 +52,7 @@ impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Token { id, name } => write!(f, "token:{id}:{name}"),
+            Self::User { issuer, subject, name } => write!(f, "user:{issuer}#{subject}:{name}"),
             Self::Node(id) => write!(f, "node:{id}"),
             Self::Joining => f.write_str("joining-node"),
             Self::Stranger => f.write_str("stranger"),

@@ -15,6 +15,7 @@ mod disorder;
 mod events;
 mod leases;
 mod nodes;
+mod openid;
 mod policies;
 mod program;
 mod receiving;
