@@ -1,9 +1,9 @@
 //! What this node did not do for its plane, and why: one line of JSON for each, chained by hashes, in a file that only
 //! the host's user can write. No message of a plane changes or removes anything in it.
 //!
-//! Bounded: at most [`A_MINUTE`] lines a minute, the next one saying how many were left out, and two files of
-//! [`LARGEST`] bytes. Whoever can write the file can also write a new chain; each line's hash is in the host's own log,
-//! which belongs on another machine.
+//! Bounded: at most 60 lines a minute, the next one saying how many were left out, and two files of 64 MiB.
+//! Whoever can write the file can also write a new chain; each line's hash is in the host's own log, which belongs on
+//! another machine.
 
 use std::{
     fs::{File, OpenOptions},
