@@ -143,7 +143,13 @@ async fn try_stream(
             sent = sequence;
         }
         tokio::select! {
-            response = line.answer() => stored = accepted(&response?, stored)?,
+            response = line.answer() => {
+                let response = response?;
+                // What the task sent before it joined again may be answered still; this time it was not sent yet.
+                if (stored + 1..=sent).contains(&response.sequence) {
+                    stored = accepted(&response, stored)?;
+                }
+            }
             _ = changes.changed(), if sent == stored || sent - stored < IN_FLIGHT as u64 => {}
             _ = outcome.changed() => {}
             // What is on its way is waited for first.
