@@ -145,8 +145,7 @@ async fn try_stream(
         tokio::select! {
             response = line.answer() => {
                 let response = response?;
-                // What the task sent before it joined again may be answered still; this time it was not sent yet.
-                if (stored + 1..=sent).contains(&response.sequence) {
+                if is_awaited(response.sequence, stored, sent) {
                     stored = accepted(&response, stored)?;
                 }
             }
@@ -160,6 +159,12 @@ async fn try_stream(
             forgotten = stored;
         }
     }
+}
+
+/// Whether an answer is to an event that is on its way. What the task sent before it joined the stream again may be
+/// answered still, and was not sent yet this time.
+fn is_awaited(sequence: u64, stored: u64, sent: u64) -> bool {
+    stored < sequence && sequence <= sent
 }
 
 fn accepted(response: &ReportResponse, stored: u64) -> Result<u64, Ended> {
@@ -190,5 +195,26 @@ async fn tell_end(work: &Work<'_>, epoch: Epoch, outcome: &TaskOutcome) -> Resul
         Verdict::Accepted => Ok(Ended::Told),
         Verdict::Stale | Verdict::Ended => Ok(Ended::Stale),
         Verdict::Refused | Verdict::Unspecified => Err(Status::internal("the plane answered no verdict").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_awaited;
+
+    #[test]
+    fn only_what_is_on_its_way_is_answered() {
+        for (sequence, stored, sent, awaited) in [
+            (1, 0, 1, true),
+            (6, 4, 7, true),
+            (7, 4, 7, true),
+            (4, 4, 7, false),
+            (8, 4, 7, false),
+            // Joined again, and nothing sent yet.
+            (6, 0, 0, false),
+            (5, 4, 4, false),
+        ] {
+            assert_eq!(is_awaited(sequence, stored, sent), awaited, "{sequence} of {stored}..={sent}");
+        }
     }
 }
