@@ -17,9 +17,10 @@ use clap::{Parser, Subcommand};
 use fettle_egress::{ClientOptions, Guard};
 use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustFiles, TrustSource};
 use fettle_telemetry::Telemetry;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tokio_util::sync::CancellationToken;
 
-use self::data::{fresh_key, host_id, lock, make_private};
+use self::data::{fresh_key, host_id, kept_key, lock, make_private};
 use crate::{
     agent::{Agent, Settings, journal_path},
     capabilities::{Node, Queues, exec, facts, files, gpu, http, transfer},
@@ -157,6 +158,8 @@ pub fn main() -> ExitCode {
 }
 
 fn run(settings: &Run) -> anyhow::Result<()> {
+    // No core dump, and no debugger but root's: the node's key and the credentials of steps are in memory.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).context("core dumps cannot be switched off")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
     let telemetry = runtime.block_on(async { Telemetry::start(&settings.telemetry, "fettle-host") })?;
     let ended = runtime.block_on(async {
@@ -275,6 +278,7 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         pressure,
         metrics: HostMetrics::default(),
         refusals: Refusals::open(data)?,
+        handles: kept_key(&data.join("handles.key"))?.into(),
         lock: Arc::new(lock),
     })
 }

@@ -11,6 +11,7 @@ pub mod check;
 pub mod clock;
 pub mod command;
 pub mod executor;
+mod memory;
 pub mod metrics;
 #[cfg(not(feature = "mutations"))]
 mod mutation;

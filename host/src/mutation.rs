@@ -29,6 +29,14 @@ fettle_mutation::protections! {
     TasksAreSigned,
     /// A task is taken once, on the stream that it was signed for.
     TasksAreFresh,
+    /// The handle of a credential is one that this host made, for this task.
+    HandlesAreAuthenticated,
+    /// A credential goes along when its own artifact is fetched, and with nothing else of the repository.
+    CredentialsOpenOneArtifact,
+    /// A secret that a program prints does not reach the step.
+    PrintedSecretsAreHidden,
+    /// Freed memory holds nothing of what was in it.
+    FreedMemoryIsOverwritten,
     /// A component's call stack ends long before the host's.
     StacksAreBounded,
 }

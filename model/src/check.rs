@@ -135,6 +135,12 @@ impl Checker<'_> {
                 ));
             }
         });
+        if step.grants.credentials.is_some() && step.reusable {
+            found.push(Violation::new(
+                format!("{pointer}/reusable"),
+                "a credential does not outlast the run that it was minted in; write `reusable: false`",
+            ));
+        }
         let Some(descriptor) = self.descriptors.get(&step.uses) else { return };
         if descriptor.effect == Effect::Consume && step.retry.attempts > 1 {
             let message = format!("`{}` may not be repeated (its effect is `consume`); leave `retry` out", step.uses);

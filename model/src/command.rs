@@ -1,7 +1,10 @@
 //! From a command profile and a step's arguments to an argument vector. Nothing is interpolated.
 
+use std::collections::BTreeMap;
+
 use regex::Regex;
 
+use crate::credential::CredentialType;
 use crate::policy::{ArgumentRule, CommandProfile, PathPassing, ValueRule};
 
 /// One element of the argument vector that the host builds.
@@ -15,6 +18,15 @@ pub enum Argument {
         path: String,
         /// What the program gets for it.
         pass: PathPassing,
+    },
+    /// A handle of a credential, which is passed in the environment and not as an argument.
+    Credential {
+        /// What it must be.
+        credential_type: CredentialType,
+        /// What the step gave.
+        handle: String,
+        /// Which variable gets which part of it.
+        variables: BTreeMap<String, String>,
     },
 }
 
@@ -85,6 +97,8 @@ fn checked(profile: &CommandProfile, rule: &ArgumentRule, value: &str) -> Result
                 && compile(pattern).is_ok_and(|regex| regex.is_match(value))
         }
         ValueRule::Path { root, .. } => is_path_below(value, root.as_str()),
+        // Whether it is a handle is the host's to say.
+        ValueRule::Credential { .. } => true,
     };
     if !fits {
         return Err(ArgumentError(format!(
@@ -97,6 +111,11 @@ fn checked(profile: &CommandProfile, rule: &ArgumentRule, value: &str) -> Result
     }
     Ok(match &rule.value {
         ValueRule::Path { pass, .. } => Argument::Path { path: value.to_owned(), pass: *pass },
+        ValueRule::Credential { credential_type, variables } => Argument::Credential {
+            credential_type: *credential_type,
+            handle: value.to_owned(),
+            variables: variables.clone(),
+        },
         ValueRule::Enumeration(_) | ValueRule::Integer { .. } | ValueRule::Pattern(_) => {
             Argument::Literal(value.to_owned())
         }
@@ -115,6 +134,9 @@ fn describe(rule: &ValueRule) -> String {
         ValueRule::Enumeration(values) => format!("one of {}", values.iter().cloned().collect::<Vec<_>>().join(", ")),
         ValueRule::Integer { minimum, maximum } => format!("an integer from {minimum} to {maximum}"),
         ValueRule::Pattern(pattern) => format!("a value that matches `{pattern}` and does not start with `-`"),
+        ValueRule::Credential { credential_type, .. } => {
+            format!("the handle of a credential of type {credential_type}")
+        }
         ValueRule::Path { root, .. } => format!("a path below root `{root}`, like `{root}/name`"),
     }
 }

@@ -8,7 +8,10 @@ use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::web::{Method, WebPrefix, WebUrl};
+use crate::{
+    credential::{CredentialRule, CredentialType, Intent},
+    web::{Method, WebPrefix, WebUrl},
+};
 
 /// The name of a capability; `report` is not one, every step has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -26,11 +29,14 @@ pub enum Capability {
     Gpu,
     /// Send HTTP requests.
     Http,
+    /// Have credentials minted.
+    Credentials,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Exec, Self::Files, Self::Transfer, Self::Facts, Self::Gpu, Self::Http];
+    pub const ALL: [Self; 7] =
+        [Self::Exec, Self::Files, Self::Transfer, Self::Facts, Self::Gpu, Self::Http, Self::Credentials];
 
     /// The name in documents.
     #[must_use]
@@ -42,6 +48,7 @@ impl Capability {
             Self::Facts => "facts",
             Self::Gpu => "gpu",
             Self::Http => "http",
+            Self::Credentials => "credentials",
         }
     }
 
@@ -55,6 +62,7 @@ impl Capability {
             Self::Facts => "fettle:facts/facts",
             Self::Gpu => "fettle:gpu/gpu",
             Self::Http => "fettle:http/http",
+            Self::Credentials => "fettle:credentials/credentials",
         }
     }
 
@@ -68,6 +76,9 @@ impl Capability {
             Self::Facts => "grants: { facts: { read: [system] } }",
             Self::Gpu => "grants: { gpu: { read: true } }",
             Self::Http => "grants: { http: { requests: [{ url: \"https://<host>/<path>/\", methods: [GET] }] } }",
+            Self::Credentials => {
+                "grants: { credentials: { mint: [{ type: oci_pull, scope: \"<host>:<port>/<repository>\" }] } }"
+            }
         }
     }
 }
@@ -100,6 +111,9 @@ pub struct Grants {
     /// Requests that may be sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpGrant>,
+    /// Credentials that may be minted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<CredentialsGrant>,
 }
 
 /// Which command profiles may run.
@@ -126,6 +140,9 @@ pub struct FilesGrant {
 pub struct TransferGrant {
     /// `host:port`, exactly as the reference writes it.
     pub hosts: BTreeSet<String>,
+    /// Types of credentials that transfers may carry, where a step before has had one minted.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub credentials: BTreeSet<CredentialType>,
 }
 
 /// Which facts may be read.
@@ -176,6 +193,28 @@ pub struct HttpRule {
     pub url: WebPrefix,
     /// The methods.
     pub methods: BTreeSet<Method>,
+}
+
+/// Which credentials may be minted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CredentialsGrant {
+    /// Each allows one type at its scope.
+    pub mint: BTreeSet<CredentialRule>,
+}
+
+impl CredentialsGrant {
+    /// Whether this credential may be minted.
+    #[must_use]
+    pub fn allows(&self, intent: &Intent) -> bool {
+        self.mint.iter().any(|rule| rule.covers(intent))
+    }
+
+    /// Whether this ceiling allows an entry: `oci_pull host:port/models/*`.
+    #[must_use]
+    pub fn covers(&self, entry: &str) -> bool {
+        entry.parse().is_ok_and(|entry| self.mint.iter().any(|rule| rule.covers_all_of(&entry)))
+    }
 }
 
 impl HttpGrant {
@@ -233,6 +272,7 @@ impl Grants {
             Capability::Facts => self.facts.is_some(),
             Capability::Gpu => self.gpu.is_some(),
             Capability::Http => self.http.is_some(),
+            Capability::Credentials => self.credentials.is_some(),
         }
     }
 }
@@ -291,7 +331,7 @@ mod tests {
         let error = serde_json::from_str::<Grants>(r#"{"shell": {}}"#).unwrap_err().to_string();
         assert!(
             error
-                .contains("unknown field `shell`, expected one of `exec`, `files`, `transfer`, `facts`, `gpu`, `http`"),
+                .contains("unknown field `shell`, expected one of `exec`, `files`, `transfer`, `facts`, `gpu`, `http`, `credentials`"),
             "{error}"
         );
         assert!(serde_json::from_str::<Grants>(r#"{"exec": {"profile": ["a"]}}"#).is_err());

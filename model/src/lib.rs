@@ -10,6 +10,7 @@ pub mod cassette;
 pub mod catalog;
 pub mod check;
 pub mod command;
+pub mod credential;
 pub mod definition;
 pub mod denial;
 pub mod descriptor;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    credential::CredentialType,
     egress::Egress,
     grant::Grants,
     limits::AttemptLimits,
@@ -197,6 +198,15 @@ pub enum ValueRule {
         #[serde(default)]
         pass: PathPassing,
     },
+    /// A handle of a credential. What it stands for reaches the program in these variables of its environment, and is
+    /// no argument.
+    Credential {
+        /// Of this type.
+        #[serde(rename = "type")]
+        credential_type: CredentialType,
+        /// Which variable gets which part of the credential: `token`, `url`.
+        variables: BTreeMap<String, String>,
+    },
 }
 
 /// How a program is given a path.
@@ -325,6 +335,15 @@ impl PolicyBundle {
                     &format!("arg_schema/{index}/value/path/root"),
                     format!("there is no root `{root}` in this bundle"),
                 ),
+                ValueRule::Credential { .. } if rule.option.is_some() => wrong(
+                    &format!("arg_schema/{index}/option"),
+                    "a credential is no argument; leave `option` out".to_owned(),
+                ),
+                ValueRule::Credential { credential_type, variables } => {
+                    if let Some(problem) = check_variables(profile, *credential_type, variables) {
+                        wrong(&format!("arg_schema/{index}/value/credential/variables"), problem);
+                    }
+                }
                 ValueRule::Enumeration(_) | ValueRule::Integer { .. } | ValueRule::Path { .. } => {}
             }
         }
@@ -368,6 +387,29 @@ fn check_interpreter(profile: &CommandProfile, wrong: &mut impl FnMut(&str, Stri
             format!("`{}` runs whatever it is given; write the absolute path of its script first", profile.command),
         );
     }
+}
+
+/// Variables that a credential reaches a program in: named here alone, and of parts that there are.
+fn check_variables(
+    profile: &CommandProfile,
+    credential_type: CredentialType,
+    variables: &BTreeMap<String, String>,
+) -> Option<String> {
+    if variables.is_empty() {
+        return Some("name the variable that the credential reaches the program in, like `TOKEN: token`".to_owned());
+    }
+    variables.iter().find_map(|(name, part)| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(plain) || name.starts_with("LD_") {
+            return Some(format!("`{name}` is no variable for a credential; write letters, digits and `_`"));
+        }
+        if profile.environment.contains_key(name) || profile.env_passthrough.contains(name) {
+            return Some(format!("`{name}` has a value already; name another variable"));
+        }
+        let parts = credential_type.parts();
+        let known = parts.contains(&part.as_str());
+        (!known).then(|| format!("a credential of type {credential_type} has no `{part}`; it has {}", parts.join(", ")))
+    })
 }
 
 fn check_retries(retries: &Retries, wrong: &mut impl FnMut(&str, String)) {
@@ -414,6 +456,26 @@ mod tests {
             ("command: /a, retries: { attempts: 1, exit_codes: [1] }", "write 2 to 10"),
             ("command: /a, retries: { attempts: 3 }", "worth another start"),
             ("command: /a, arg_schema: [{ name: b, value: { path: { root: other } } }]", "no root `other`"),
+            (
+                "command: /a, arg_schema: [{ name: b, option: -t, value: { credential: { type: hf_token, variables: { T: token } } } }]",
+                "no argument",
+            ),
+            (
+                "command: /a, arg_schema: [{ name: b, value: { credential: { type: hf_token, variables: {} } } }]",
+                "name the variable",
+            ),
+            (
+                "command: /a, arg_schema: [{ name: b, value: { credential: { type: hf_token, variables: { T: url } } } }]",
+                "has no `url`; it has token",
+            ),
+            (
+                "command: /a, arg_schema: [{ name: b, value: { credential: { type: hf_token, variables: { LD_PRELOAD: token } } } }]",
+                "is no variable",
+            ),
+            (
+                "command: /a, environment: { T: x }, arg_schema: [{ name: b, value: { credential: { type: hf_token, variables: { T: token } } } }]",
+                "has a value already",
+            ),
         ] {
             let found = wrong(profile);
             assert!(found.contains(rule), "{profile}: {found}");
@@ -423,6 +485,7 @@ mod tests {
             "command: /usr/bin/python3, allowed_args: [-I, /opt/check.py]",
             "command: /a, arg_schema: [{ name: b, option: -n, value: { integer: { minimum: -3, maximum: 3 } } }]",
             "command: /a, retries: { attempts: 3, exit_codes: [75] }",
+            "command: /a, arg_schema: [{ name: b, value: { credential: { type: s3_read, variables: { URL: url } } } }]",
         ] {
             assert_eq!(wrong(right), "", "{right}");
         }

@@ -52,6 +52,10 @@ pub struct PlaneConfig {
     pub rego: Option<PathBuf>,
     /// OpenID providers whose word about people counts, and the roles that follow from it; none when absent.
     pub openid: Option<PathBuf>,
+    /// Where the credentials of steps come from; nowhere when absent.
+    pub credentials: Option<PathBuf>,
+    /// What the secrets in `credentials` are sealed with.
+    pub secret_key: Option<PathBuf>,
     /// How often each token may ask; none is as often as it likes.
     pub rate_limit: Option<RateLimit>,
     /// The longest that a REST request may take, streams aside.
@@ -119,6 +123,8 @@ impl PlaneConfig {
             heartbeat_interval: Duration::from_secs(10),
             rego: None,
             openid: None,
+            credentials: None,
+            secret_key: None,
             rate_limit: Some(RateLimit::default()),
             request_timeout: Duration::from_secs(60),
             request_limit_bytes: 1 << 20,

@@ -3,6 +3,7 @@
 use std::{fs::File, future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use axum::serve::ListenerExt as _;
+use fettle_credentials::{Desk, DeskError};
 use fettle_store::StoreError;
 use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustError, TrustFiles, TrustSource};
 use fettle_telemetry::listen::{self, Endpoint, ListenError, Refresh};
@@ -25,7 +26,7 @@ use crate::{
         task_key::TaskKey,
     },
     node::{
-        self, Connection, Nodes, Refusals,
+        self, Connection, CredentialDesk, Nodes, Refusals,
         door::{self, Door},
     },
     observation::{Observer, PlaneMetrics},
@@ -86,6 +87,9 @@ pub enum StartError {
     /// It is not known whose word about people counts.
     #[error("OpenID cannot be used")]
     OpenId(#[source] OpenIdError),
+    /// It is not known where credentials come from.
+    #[error("credentials cannot be given")]
+    Credentials(#[source] DeskError),
     /// Things would not be kept as long as they must be.
     #[error(transparent)]
     Retention(RetentionError),
@@ -140,6 +144,7 @@ impl Plane {
             None => Rego::default(),
         };
         let openid = config.openid.as_deref().map(OpenId::load).transpose().map_err(StartError::OpenId)?;
+        let credentials = credentials(&config).map_err(StartError::Credentials)?;
         config.retention.check().map_err(StartError::Retention)?;
         let courier = webhook::client(&config.webhooks).map_err(StartError::Webhooks)?;
         let lock = lock(&config)?;
@@ -161,6 +166,7 @@ impl Plane {
             authorities,
             task_key: TaskKey::default(),
             openid,
+            credentials,
             refusals: Refusals::default(),
             projects: Projects::default(),
             holdings: Holdings::default(),
@@ -250,6 +256,11 @@ pub(crate) async fn spare_leases(state: &State) -> Result<(), StoreError> {
 /// Ends leases and operations that are due, until shutdown.
 pub(crate) fn start_timers(state: &State) -> [JoinHandle<()>; 2] {
     [tokio::spawn(expiry::leases(state.clone())), tokio::spawn(expiry::operations(state.clone()))]
+}
+
+fn credentials(config: &PlaneConfig) -> Result<CredentialDesk, DeskError> {
+    let Some(document) = &config.credentials else { return Ok(CredentialDesk::default()) };
+    Desk::load(document, config.secret_key.as_deref()).map(CredentialDesk::of)
 }
 
 /// One plane per data directory: two would fight for what is in it.

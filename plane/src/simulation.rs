@@ -26,7 +26,7 @@ use crate::{
         authorities::{Authorities, IdentityError},
         task_key::TaskKey,
     },
-    node::{self, Connection, Nodes, Refusals},
+    node::{self, Connection, CredentialDesk, Nodes, Refusals},
     observation::{Observer, PlaneMetrics},
     plane::{spare_leases, start_timers},
     policy::rego::Rego,
@@ -99,6 +99,7 @@ impl SimulatedPlane {
             authorities,
             task_key: TaskKey::default(),
             openid: None,
+            credentials: CredentialDesk::default(),
             // How many there are in a minute is a matter of how fast the simulation goes.
             refusals: Refusals::all(),
             projects: Projects::default(),

@@ -17,7 +17,7 @@ use crate::{
     deprecation::Moves,
     dispatch::{Holdings, Wakeups},
     identity::{Projects, Rates, authorities::Authorities, openid::OpenId, task_key::TaskKey},
-    node::{Nodes, Refusals},
+    node::{CredentialDesk, Nodes, Refusals},
     observation::PlaneMetrics,
     policy::rego::Rego,
     registration::Definitions,
@@ -44,6 +44,8 @@ pub(crate) struct Inner {
     pub(crate) task_key: TaskKey,
     /// Whose word about people counts, when anybody's does.
     pub(crate) openid: Option<OpenId>,
+    /// What gives credentials to the steps of tasks.
+    pub(crate) credentials: CredentialDesk,
     /// What nodes were refused lately.
     pub(crate) refusals: Refusals,
     pub(crate) projects: Projects,

@@ -69,7 +69,7 @@ pub use key::{KeyError, KeyId, KeyType, PublicKey, SigningKey};
 pub use kind::{ArtifactKind, MANIFEST_LIMIT, MANIFEST_MEDIA_TYPE};
 pub use layout::{Layout, LayoutError};
 pub use manifest::{Descriptor, Manifest, RawManifest};
-pub use registry::{FILES_ARTIFACT_TYPE, RegistryClient, RegistryOptions, SignatureFormat};
+pub use registry::{Authorization, FILES_ARTIFACT_TYPE, RegistryClient, RegistryOptions, SignatureFormat};
 pub use signature::{Evidence, Rejection, Signed, Signer, TrustedRoot, TrustedRootError, Workflow};
 pub use store::{ContentStore, StoreError};
 pub use supplier::{Artifact, Supplier};

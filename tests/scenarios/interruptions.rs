@@ -12,13 +12,19 @@ use crate::{POLICY, PROGRAMS, RENDER, SLEEP};
 
 /// Processes of this fleet's host that run now.
 pub(crate) fn children(fleet: &Fleet) -> usize {
+    programs(fleet).len()
+}
+
+/// The process ids of what the host of a fleet has started and that runs.
+pub(crate) fn programs(fleet: &Fleet) -> Vec<u32> {
     let mark = format!("FETTLE_ATTEMPT={}", std::fs::read_to_string(fleet.host_directory().join("host-id")).unwrap());
     let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries
         .filter(|entry| {
             String::from_utf8_lossy(&std::fs::read(entry.path().join("environ")).unwrap_or_default()).contains(&mark)
         })
-        .count()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

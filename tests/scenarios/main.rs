@@ -4,6 +4,7 @@
 
 mod air_gap;
 mod crashes;
+mod credentials;
 mod denials;
 mod identity;
 mod interruptions;

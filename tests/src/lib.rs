@@ -15,6 +15,7 @@
 pub mod balancer;
 pub mod collector;
 pub mod fleet;
+pub mod memory;
 pub mod planes;
 pub mod process;
 pub mod recordings;

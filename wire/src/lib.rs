@@ -1,7 +1,8 @@
-//! The node protocol: generated messages, and conversions to and from `fettle-model`.
+//! The node protocol: generated messages, conversions to and from `fettle-model`, and how credentials are asked for.
 
 pub mod channel;
 pub mod convert;
+pub mod credential;
 
 /// Generated from `proto/node.proto`; the comments there are the documentation.
 #[expect(missing_docs, clippy::all, clippy::pedantic, reason = "generated code")]

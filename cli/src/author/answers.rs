@@ -44,6 +44,7 @@ impl Looked {
             Capability::Facts => ("facts.memory", "memory", &FACTS, "68719476736 bytes of memory"),
             Capability::Http => ("http.send", "service", &HTTP, "the service answers 200"),
             Capability::Gpu => ("gpu.read", "gpus", &GPU, "0 GPUs"),
+            Capability::Credentials => ("credentials.mint", "credential", &CREDENTIALS, "a credential"),
         };
         Self { capability: capability.name(), call, anchor, answer, found, before: String::new() }
     }
@@ -59,6 +60,7 @@ const EXEC: [&str; 8] = [
     "duration-ms: 3",
     "attempts: 1",
 ];
+const CREDENTIALS: [&str; 1] = ["'credential:look:1'"];
 const FACTS: [&str; 4] = ["total: 68719476736", "available: 60000000000", "swap-total: 0", "swap-free: 0"];
 const GPU: [&str; 4] = ["driver-version: '580.1'", "nvml-version: '12.580.1'", "cuda-version: [13, 0]", "devices: []"];
 const HTTP: [&str; 3] = ["status: 200", "headers: []", "body: { text: ready }"];

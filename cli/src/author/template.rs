@@ -23,8 +23,15 @@ const FILES: [(&str, &str); 8] = [
 ];
 
 /// The order in which `look` of `src/lib.rs` asks.
-const ORDER: [Capability; 6] =
-    [Capability::Exec, Capability::Facts, Capability::Files, Capability::Gpu, Capability::Http, Capability::Transfer];
+const ORDER: [Capability; 7] = [
+    Capability::Exec,
+    Capability::Facts,
+    Capability::Files,
+    Capability::Gpu,
+    Capability::Http,
+    Capability::Transfer,
+    Capability::Credentials,
+];
 
 /// The toolchain of a new crate: that of the SDK. A test compares it.
 pub const TOOLCHAIN: &str = "1.95.0";
@@ -83,6 +90,7 @@ impl NewStep {
             "effect_name": effect(self.effect), "converges": self.effect == Effect::Converge,
             "exec": has(Capability::Exec), "files": has(Capability::Files), "transfer": has(Capability::Transfer),
             "facts": has(Capability::Facts), "gpu": has(Capability::Gpu), "http": has(Capability::Http),
+            "credentials": has(Capability::Credentials),
             "looks": !looked.is_empty(), "looked": looked, "ready": answers::again(&looked),
             "lines": found.len(), "found": found,
             // A string of JSON is one of YAML.
@@ -122,6 +130,10 @@ impl NewStep {
                 "http: { requests: [{ url: \"https://status.example.com/\", methods: [GET] }] }".to_owned(),
             ),
             Capability::Gpu => ("counts the GPUs", "gpu: { read: true }".to_owned()),
+            Capability::Credentials => (
+                "has a credential minted",
+                "credentials: { mint: [{ type: hf_token, scope: \"meta/llama\" }] }".to_owned(),
+            ),
         };
         Request { name: capability.name(), why, grant }
     }

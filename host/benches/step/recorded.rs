@@ -7,6 +7,7 @@ use std::{
 };
 
 use fettle_host::{
+    capabilities::credentials::NoIssuer,
     clock::Clock,
     executor::{
         Executor, Shelf, Signals,
@@ -97,7 +98,8 @@ impl Host {
             let task = Task { task_id: format!("task-{number}"), ..self.task.clone() };
             let journal = &self.executor.journal;
             journal.accept(&task, Epoch(1)).await.expect("journaled");
-            let outcome = self.executor.execute(&task, &Signals::default()).await.expect("executed");
+            let outcome =
+                self.executor.execute(&task, &Signals::default(), Arc::new(NoIssuer)).await.expect("executed");
             assert_eq!(outcome, TaskOutcome::Succeeded);
             journal.end_task(&task.task_id, &outcome).await.expect("journaled");
             journal.forget(&task.task_id).await.expect("journaled");
@@ -160,6 +162,7 @@ async fn executor(node: &TestNode, data: &std::path::Path, client: RegistryClien
         pressure,
         metrics: HostMetrics::default(),
         refusals: Refusals::open(data).expect("a file"),
+        handles: [0; 32].into(),
         lock: Arc::new(std::fs::File::create(data.join("lock")).expect("a file")),
     }
 }

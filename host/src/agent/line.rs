@@ -38,13 +38,16 @@ pub enum Shown<'a> {
     },
 }
 
+/// Makes connections in which the node shows the same, as many as are wanted. Each connects when it is first used.
+pub type Connect = Arc<dyn Fn() -> Result<Transport, ConnectError> + Send + Sync>;
+
 /// Makes connections to a plane.
 pub trait Dial: Send + Sync {
-    /// A connection in which the node shows this. It connects when it is first used.
+    /// Connections in which the node shows this.
     ///
     /// # Errors
     /// When there is no TLS with what is shown.
-    fn dial(&self, shown: &Shown<'_>) -> Result<Transport, ConnectError>;
+    fn dial(&self, shown: &Shown<'_>) -> Result<Connect, ConnectError>;
 }
 
 /// The network.
@@ -54,7 +57,7 @@ struct Network {
 }
 
 impl Dial for Network {
-    fn dial(&self, shown: &Shown<'_>) -> Result<Transport, ConnectError> {
+    fn dial(&self, shown: &Shown<'_>) -> Result<Connect, ConnectError> {
         let config = match *shown {
             Shown::Joining(fingerprint) => tls::joining(fingerprint)?,
             Shown::Expired(authorities) => tls::client(authorities, None)?,
@@ -62,15 +65,20 @@ impl Dial for Network {
                 tls::client(authorities, Some(&Own { chain: vec![certificate.clone()], key }))?
             }
         };
-        let malformed = || ConnectError::Address { address: self.authority.clone() };
-        let name = PLANE_NAME.try_into().map_err(|_| malformed())?;
-        channel::lazy(&self.authority, name, Arc::new(config)).map(transport).map_err(|_| malformed())
+        let (authority, config) = (self.authority.clone(), Arc::new(config));
+        Ok(Arc::new(move || {
+            let malformed = || ConnectError::Address { address: authority.clone() };
+            let name = PLANE_NAME.try_into().map_err(|_| malformed())?;
+            channel::lazy(&authority, name, Arc::clone(&config)).map(transport).map_err(|_| malformed())
+        }))
     }
 }
 
 /// The connection to the plane of now.
 pub(super) struct Line {
     dial: Box<dyn Dial>,
+    /// What makes connections like the current one.
+    connect: RwLock<Connect>,
     current: Arc<RwLock<Transport>>,
 }
 
@@ -89,17 +97,29 @@ impl Line {
 
     /// By whatever connects.
     pub(super) fn by(dial: impl Dial + 'static) -> Self {
-        let nobody = service_fn(|_: http::Request<Body>| async {
-            Err::<http::Response<Body>, _>(io::Error::new(io::ErrorKind::NotConnected, "nobody has been called yet"))
-        });
-        Self { dial: Box::new(dial), current: Arc::new(RwLock::new(transport(nobody))) }
+        let nobody = || {
+            transport(service_fn(|_: http::Request<Body>| async {
+                let reason = "nobody has been called yet";
+                Err::<http::Response<Body>, _>(io::Error::new(io::ErrorKind::NotConnected, reason))
+            }))
+        };
+        let connect: Connect = Arc::new(move || Ok(nobody()));
+        Self { dial: Box::new(dial), connect: RwLock::new(connect), current: Arc::new(RwLock::new(nobody())) }
     }
 
     /// Connects anew from the next call on. What is under way goes on over the connection that it began with.
     pub(super) fn show(&self, shown: &Shown<'_>) -> Result<(), ConnectError> {
-        let next = self.dial.dial(shown)?;
+        let connect = self.dial.dial(shown)?;
+        let next = connect()?;
+        *self.connect.write().unwrap_or_else(PoisonError::into_inner) = connect;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
+    }
+
+    /// A connection beside the current one, for whoever wants one alone. It is closed when it is dropped.
+    pub(super) fn alone(&self) -> Result<Transport, ConnectError> {
+        let connect = Arc::clone(&self.connect.read().unwrap_or_else(PoisonError::into_inner));
+        connect()
     }
 
     /// What carries each call over the connection of then.

@@ -4,6 +4,7 @@ mod admission;
 mod assignment;
 mod certified;
 mod connection;
+mod issue;
 mod line;
 mod pull;
 mod report;
@@ -36,7 +37,7 @@ use crate::executor::{
 
 pub use self::certified::{CertifiedError, Malformed};
 pub use self::connection::{ConnectError, Transport, TransportError, transport};
-pub use self::line::{Dial, Shown};
+pub use self::line::{Connect, Dial, Shown};
 
 /// How long running steps may go on after the host was told to stop.
 const GRACE: Duration = Duration::from_secs(20);

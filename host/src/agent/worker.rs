@@ -11,7 +11,7 @@ use fettle_wire::node::{ExtendRequest, Verdict};
 use tokio::{sync::watch, task::JoinSet};
 use tracing::Span;
 
-use super::{Agent, backoff, report};
+use super::{Agent, backoff, issue::FromPlane, report};
 use crate::executor::{Interrupted, Signals, watch as watch_task};
 
 /// How long a lease is taken to last until the plane has said it.
@@ -78,7 +78,7 @@ pub(super) fn place(task: &Task) -> Option<TraceParent> {
 }
 
 pub(super) struct Work<'a> {
-    pub(super) agent: &'a Agent,
+    pub(super) agent: &'a Arc<Agent>,
     pub(super) task: &'a Task,
     pub(super) epoch: watch::Receiver<Epoch>,
     confirmation: watch::Receiver<bool>,
@@ -114,7 +114,8 @@ impl Work<'_> {
         let _slot = self.agent.running.acquire().await.ok()?;
         let begin = Instant::now();
         let executor = &self.agent.executor;
-        let outcome = match executor.execute(self.task, &self.signals).await {
+        let issuer = Arc::new(FromPlane::new(self.agent, self.task, self.epoch.clone()));
+        let outcome = match executor.execute(self.task, &self.signals, issuer).await {
             Ok(outcome) => outcome,
             Err(Interrupted::PutDown) => return None,
             Err(error @ Interrupted::Journal(_)) => {

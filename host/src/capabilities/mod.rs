@@ -6,6 +6,7 @@
 //!
 //! The full list is [`Configured`] and [`Prepared`]. Their defaults deny everything.
 
+pub mod credentials;
 pub mod exec;
 pub mod facts;
 pub mod files;
@@ -14,13 +15,14 @@ pub mod http;
 pub mod report;
 pub mod transfer;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use fettle_model::{
     access,
     definition::ArtifactConstraints,
     failure::{Failure, FailureClass},
     grant::{Capability, Grants},
+    name::StepId,
     policy::PolicyBundle,
 };
 use tokio_util::sync::CancellationToken;
@@ -94,6 +96,8 @@ pub struct Configured {
     facts: facts::Configured,
     gpu: gpu::Configured,
     http: http::Configured,
+    credentials: credentials::Configured,
+    purse: Option<credentials::StepPurse>,
 }
 
 /// The capabilities of one attempt.
@@ -107,6 +111,7 @@ pub struct Prepared {
     pub(crate) facts: facts::Facts,
     pub(crate) gpu: gpu::Gpu,
     pub(crate) http: http::Http,
+    pub(crate) credentials: credentials::Credentials,
 }
 
 /// Makes the granted capabilities importable, and `report`.
@@ -125,6 +130,9 @@ pub fn link(linker: &mut Linker<AttemptState>, granted: &BTreeSet<Capability>) -
             Capability::Facts => wit::facts::facts::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?,
             Capability::Gpu => wit::gpu::gpu::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?,
             Capability::Http => wit::http::http::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?,
+            Capability::Credentials => {
+                wit::credentials::credentials::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?;
+            }
         }
     }
     Ok(())
@@ -150,8 +158,17 @@ impl Configured {
             facts: facts::Configured::new(grants.facts.as_ref(), node),
             gpu: gpu::Configured::new(grants.gpu.as_ref(), node),
             http: http::Configured::new(grants.http.as_ref(), policy, node)?,
+            credentials: credentials::Configured::new(grants.credentials.as_ref()),
+            purse: None,
             files,
         })
+    }
+
+    /// The same for a step of a task, whose credentials are in this purse.
+    #[must_use]
+    pub fn with_purse(mut self, purse: &Arc<credentials::Purse>, step_id: &StepId) -> Self {
+        self.purse = Some(self.credentials.of_step(purse, step_id));
+        self
     }
 
     /// Whether the step may write files at all.
@@ -168,13 +185,15 @@ impl Configured {
     #[must_use]
     pub fn prepare(&self, report: report::Report, attempt: &str) -> Prepared {
         let denials = report.denials();
+        let purse = self.purse.as_ref().map(|purse| Arc::clone(purse.purse()));
         Prepared {
-            exec: self.exec.prepare(attempt, report.handle(), denials.clone()),
+            exec: self.exec.prepare(attempt, purse.clone(), report.handle(), denials.clone()),
             files: self.files.prepare(denials.clone()),
-            transfer: self.transfer.prepare(report.handle(), denials.clone()),
+            transfer: self.transfer.prepare(purse, report.handle(), denials.clone()),
             facts: self.facts.prepare(denials.clone()),
             gpu: self.gpu.prepare(denials.clone()),
             http: self.http.prepare(report.handle(), denials.clone()),
+            credentials: self.credentials.prepare(self.purse.clone(), report.handle(), denials.clone()),
             denials,
             report,
         }

@@ -38,6 +38,30 @@ pub(super) fn host_id(data: &Path) -> anyhow::Result<String> {
     Ok(id)
 }
 
+/// The key in this file, which this user alone may read; a new one where there is none.
+pub(super) fn kept_key(path: &Path) -> anyhow::Result<[u8; 32]> {
+    use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
+    match std::fs::read(path) {
+        Ok(known) => {
+            return <[u8; 32]>::try_from(known)
+                .map_err(|_| anyhow::anyhow!("{} is damaged; remove it", path.display()));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
+    }
+    let key = fresh_key()?;
+    let temporary = path.with_extension("new");
+    let write = || -> std::io::Result<()> {
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        file.write_all(&key)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)
+    };
+    write().with_context(|| format!("{} cannot be written", path.display()))?;
+    Ok(key)
+}
+
 /// A new key, for whoever has none yet.
 pub(super) fn fresh_key() -> std::io::Result<[u8; 32]> {
     let mut key = [0; 32];

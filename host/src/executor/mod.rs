@@ -28,7 +28,10 @@ use self::{
     preflight::Prepared,
 };
 use crate::{
-    capabilities::Node,
+    capabilities::{
+        Node,
+        credentials::{HandleKey, Issuer, Purse},
+    },
     clock::Clock,
     metrics::HostMetrics,
     queue::Pressure,
@@ -70,6 +73,8 @@ pub struct Executor {
     pub metrics: HostMetrics,
     /// What is not done for the plane.
     pub refusals: Refusals,
+    /// What the handles of credentials are authenticated with.
+    pub handles: HandleKey,
     /// Keeps every other host out of the data directory.
     pub lock: Arc<std::fs::File>,
 }
@@ -97,18 +102,25 @@ pub struct Signals {
 }
 
 impl Executor {
-    /// Executes a task to its end, from wherever the journal says it is.
+    /// Executes a task to its end, from wherever the journal says it is. Its credentials come from `issuer`, and are
+    /// wiped when this ends, however it ends.
     ///
     /// # Errors
     /// When it was put down, or the journal cannot be written.
-    pub async fn execute(&self, task: &Task, signals: &Signals) -> Result<TaskOutcome, Interrupted> {
+    pub async fn execute(
+        &self,
+        task: &Task,
+        signals: &Signals,
+        issuer: Arc<dyn Issuer>,
+    ) -> Result<TaskOutcome, Interrupted> {
+        let purse = Arc::new(Purse::new(self.handles.clone(), task.task_id.clone(), issuer));
         let progress = self.journal.progress(&task.task_id).await.map_err(Interrupted::Journal)?;
         if progress.canceled {
             signals.cancel.cancel();
         }
         let begun = progress.has_begun();
         let prepared = tokio::select! {
-            prepared = self.prepare(task) => prepared,
+            prepared = self.prepare(task, &purse) => prepared,
             // A task that has begun is prepared all the same: there may be something to undo and to sweep.
             () = signals.cancel.cancelled(), if !begun => return Ok(TaskOutcome::Canceled),
             () = signals.put_down.cancelled() => return Err(Interrupted::PutDown),
@@ -157,10 +169,10 @@ impl Executor {
     }
 
     /// Fetches, verifies and links; a registry that is away for a moment is waited for.
-    async fn prepare(&self, task: &Task) -> Result<Prepared, Failure> {
+    async fn prepare(&self, task: &Task, purse: &Arc<Purse>) -> Result<Prepared, Failure> {
         let backoff = Backoff::default();
         for attempt in 1..PREPARATIONS {
-            match preflight::prepare(self, task).await {
+            match preflight::prepare(self, task, purse).await {
                 Err(failure) if failure.is_retryable() => {
                     tracing::warn!(
                         task_id = task.task_id,
@@ -172,7 +184,7 @@ impl Executor {
                 prepared => return prepared,
             }
         }
-        preflight::prepare(self, task).await
+        preflight::prepare(self, task, purse).await
     }
 }
 

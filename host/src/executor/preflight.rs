@@ -19,7 +19,7 @@ use super::{
     failure,
     shelf::{Loaded, Resolved, of_load},
 };
-use crate::capabilities::Configured;
+use crate::capabilities::{Configured, credentials::Purse};
 
 /// A task that may run.
 pub(super) struct Prepared {
@@ -36,7 +36,7 @@ pub(super) struct Ready {
 }
 
 /// Verifies, plans and links a task.
-pub(super) async fn prepare(executor: &Executor, task: &Task) -> Result<Prepared, Failure> {
+pub(super) async fn prepare(executor: &Executor, task: &Task, purse: &Arc<Purse>) -> Result<Prepared, Failure> {
     let sources = &task.sources;
     let (definition, catalog, policy) = tokio::try_join!(
         executor.shelf.definition(&sources.definition),
@@ -49,11 +49,12 @@ pub(super) async fn prepare(executor: &Executor, task: &Task) -> Result<Prepared
     let graph = Arc::clone(&graph.graph);
     let mut steps = BTreeMap::new();
     for step in &graph.steps {
-        let ready =
+        let mut ready =
             ready(executor, step, &policy, graph.artifact_constraints.as_ref()).await.map_err(|mut failure| {
                 failure.message = format!("step `{}`: {}", step.id, failure.message);
                 failure
             })?;
+        ready.capabilities = ready.capabilities.with_purse(purse, &step.id);
         steps.insert(step.id.clone(), ready);
     }
     Ok(Prepared { graph, steps })

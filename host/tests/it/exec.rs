@@ -157,6 +157,7 @@ fn program(executable: &str, arguments: &[&str], mark: &str, timeout: Duration) 
         executable: executable.to_owned(),
         arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
         environment: [(leftovers::MARK.to_owned(), mark.to_owned())].into(),
+        secrets: Vec::new(),
         directory: "/".to_owned(),
         timeout,
         capture_stdout: 1000,

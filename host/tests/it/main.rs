@@ -16,6 +16,7 @@ mod chance;
 mod code_cache;
 mod command;
 mod common;
+mod credentials;
 mod denials;
 mod exec;
 mod files;

@@ -46,13 +46,17 @@ impl Grants {
         let (files, exec) = (self.files.as_ref(), self.exec.as_ref());
         let facts = self.facts.iter().flat_map(|grant| &grant.read);
         let requests = self.http.iter().flat_map(crate::grant::HttpGrant::entries);
+        let carried = self.transfer.iter().flat_map(|grant| &grant.credentials);
+        let minted = self.credentials.iter().flat_map(|grant| &grant.mint);
         texts(Capability::Exec, "profiles", exec.map(|grant| &grant.profiles))
             .chain(texts(Capability::Files, "read", files.map(|grant| &grant.read)))
             .chain(texts(Capability::Files, "write", files.map(|grant| &grant.write)))
             .chain(texts(Capability::Transfer, "hosts", self.transfer.as_ref().map(|grant| &grant.hosts)))
+            .chain(carried.map(|carried| Entry::new(Capability::Transfer, "credentials", carried)))
             .chain(facts.map(|fact| Entry::new(Capability::Facts, "read", fact)))
             .chain(self.gpu.iter().filter(|grant| grant.read).map(|_| Entry::new(Capability::Gpu, "read", true)))
             .chain(requests.map(|request| Entry::new(Capability::Http, "requests", request)))
+            .chain(minted.map(|rule| Entry::new(Capability::Credentials, "mint", rule)))
             .collect()
     }
 
@@ -63,6 +67,10 @@ impl Grants {
         let named = |limits: &BTreeSet<String>| limits.iter().any(|limit| limit == ANY || limit == value);
         match (entry.capability, entry.field.as_str()) {
             (Capability::Exec, _) => self.exec.as_ref().is_some_and(|grant| named(&grant.profiles)),
+            (Capability::Transfer, "credentials") => self
+                .transfer
+                .as_ref()
+                .is_some_and(|grant| grant.credentials.iter().any(|carried| carried.name() == value)),
             (Capability::Transfer, _) => self.transfer.as_ref().is_some_and(|grant| named(&grant.hosts)),
             (Capability::Files, "write") => {
                 self.files.as_ref().is_some_and(|grant| named(&grant.write) || grant.may_write(value))
@@ -76,6 +84,7 @@ impl Grants {
             }
             (Capability::Gpu, _) => self.gpu.as_ref().is_some_and(|grant| grant.read),
             (Capability::Http, _) => self.http.as_ref().is_some_and(|grant| grant.covers(value)),
+            (Capability::Credentials, _) => self.credentials.as_ref().is_some_and(|grant| grant.covers(value)),
         }
     }
 
@@ -99,6 +108,7 @@ impl Grants {
         grants.facts = grants.facts.filter(|_| has(Capability::Facts));
         grants.gpu = grants.gpu.filter(|_| has(Capability::Gpu));
         grants.http = grants.http.filter(|_| has(Capability::Http));
+        grants.credentials = grants.credentials.filter(|_| has(Capability::Credentials));
         if let Some(exec) = &mut grants.exec {
             exec.profiles.retain(|value| stays(Capability::Exec, "profiles", value));
         }
@@ -108,12 +118,16 @@ impl Grants {
         }
         if let Some(transfer) = &mut grants.transfer {
             transfer.hosts.retain(|value| stays(Capability::Transfer, "hosts", value));
+            transfer.credentials.retain(|value| stays(Capability::Transfer, "credentials", value));
         }
         if let Some(facts) = &mut grants.facts {
             facts.read.retain(|value| stays(Capability::Facts, "read", value));
         }
         if let Some(http) = &mut grants.http {
             http.retain(|value| stays(Capability::Http, "requests", &value));
+        }
+        if let Some(credentials) = &mut grants.credentials {
+            credentials.mint.retain(|value| stays(Capability::Credentials, "mint", value));
         }
         if let Some(gpu) = &mut grants.gpu {
             gpu.read &= stays(Capability::Gpu, "read", &true);
@@ -145,8 +159,9 @@ mod tests {
     #[test]
     fn every_entry_of_every_capability_is_denied_by_default_and_allowed_by_itself() {
         let all = grants(
-            "{files: {write: [a], read: [b]}, transfer: {hosts: ['r:1']}, exec: {profiles: [p]}, gpu: {read: true},
-              facts: {read: [system, kernel-log]},
+            "{files: {write: [a], read: [b]}, transfer: {hosts: ['r:1'], credentials: [oci_pull]}, exec: {profiles: [p]},
+              gpu: {read: true}, facts: {read: [system, kernel-log]},
+              credentials: {mint: [{type: oci_pull, scope: 'r:1/models/*'}]},
               http: {requests: [{url: 'https://a.example/v1/', methods: [GET, POST]}]}}",
         );
         assert_eq!(all.capabilities().len(), Capability::ALL.len(), "the test knows every capability");
@@ -188,6 +203,33 @@ mod tests {
         assert!(wider.allows(&beyond[0]) && !wider.allows(&beyond[1]), "{}", fix.line);
         let wrong = "{http: {requests: [{url: 'https://a/', methods: [TRACE]}]}}";
         assert!(crate::document::read::<Grants>(wrong).is_err());
+    }
+
+    #[test]
+    fn credentials_stay_below_the_ceiling_by_type_and_scope() {
+        let ceiling = grants("{credentials: {mint: [{type: oci_pull, scope: 'r:1/models/*'}]}}");
+        let asked = grants(
+            "{credentials: {mint: [{type: oci_pull, scope: 'r:1/models/a/*'}, {type: oci_pull, scope: 'r:1/*'},
+              {type: s3_read, scope: 'r:1/models/a'}]}, transfer: {credentials: [oci_pull]}}",
+        );
+        let beyond = asked.beyond(&ceiling);
+        let named: Vec<String> = beyond.iter().map(Entry::to_string).collect();
+        let expected = [
+            "transfer.credentials: oci_pull",
+            "credentials.mint: oci_pull r:1/*",
+            "credentials.mint: s3_read r:1/models/a",
+        ];
+        assert_eq!(named, expected);
+        for entry in &beyond {
+            let at = &["ceiling".to_owned()];
+            let fix = super::super::fix::adding(super::super::Document::PolicyBundle, at, &ceiling, entry);
+            let line = match entry.capability {
+                Capability::Credentials => format!("{{credentials: {{{}}}}}", fix.line),
+                _ => format!("{{{}}}", fix.line),
+            };
+            assert!(grants(&line).allows(entry), "{line}");
+        }
+        assert!(crate::document::read::<Grants>("{credentials: {mint: [{type: ssh_key, scope: a}]}}").is_err());
     }
 
     #[test]

@@ -131,6 +131,9 @@ pub(super) fn profile(policy: &PolicyBundle, id: &str) -> Fix {
 fn element(field: &str, value: &str) -> String {
     match value.split_once(' ') {
         Some((method, url)) if field == "requests" => format!("{{ url: {}, methods: [{method}] }}", scalar(url)),
+        Some((credential_type, scope)) if field == "mint" => {
+            format!("{{ type: {credential_type}, scope: {} }}", scalar(scope))
+        }
         _ => scalar(value),
     }
 }

@@ -285,6 +285,11 @@ fn unknown(entry: &Entry, policy: &PolicyBundle) -> Option<(&'static str, String
             );
             Some(("exec.unknown-profile", message, fix::profile(policy, &entry.value)))
         }
-        Capability::Exec | Capability::Transfer | Capability::Facts | Capability::Gpu | Capability::Http => None,
+        Capability::Exec
+        | Capability::Transfer
+        | Capability::Facts
+        | Capability::Gpu
+        | Capability::Http
+        | Capability::Credentials => None,
     }
 }

@@ -6,6 +6,7 @@ mod copy;
 mod join_token;
 mod place;
 mod project;
+mod secret;
 mod serve;
 mod token;
 
@@ -40,6 +41,9 @@ enum Command {
     /// What signs the certificates of nodes and planes.
     #[command(subcommand)]
     Authority(authority::AuthorityCommand),
+    /// Secrets in documents that the plane reads.
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
     /// Projects.
     #[command(subcommand)]
     Project(project::ProjectCommand),
@@ -64,6 +68,7 @@ pub fn run() -> ExitCode {
             Command::Token(command) => command.run(&place).await,
             Command::JoinToken(command) => command.run(&place).await,
             Command::Authority(command) => command.run(&place),
+            Command::Secret(command) => command.run(),
             Command::Project(command) => command.run(&place).await,
             Command::Audit(audit) => audit.run(&place).await,
             Command::Backup(backup) => backup.run(&place).await,

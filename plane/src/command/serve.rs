@@ -88,6 +88,12 @@ pub(super) struct Serve {
     /// A document that says which OpenID providers vouch for people and programs, and which roles their claims give.
     #[arg(long, env = "FETTLE_PLANE_OPENID", value_name = "FILE")]
     openid: Option<PathBuf>,
+    /// A document that says where the credentials of steps come from.
+    #[arg(long, env = "FETTLE_PLANE_CREDENTIALS", value_name = "FILE")]
+    credentials: Option<PathBuf>,
+    /// The key that the secrets in `--credentials` are sealed with.
+    #[arg(long, env = "FETTLE_PLANE_SECRET_KEY", value_name = "FILE")]
+    secret_key: Option<PathBuf>,
     /// REST requests that each token may make in a second, in the long run; 0 is as many as it likes.
     #[arg(long, value_name = "NUMBER", default_value_t = 200)]
     rate: u32,
@@ -161,6 +167,8 @@ impl Serve {
             metrics_allow_remote: self.telemetry.metrics_allow_remote,
             rego: self.rego,
             openid: self.openid,
+            credentials: self.credentials,
+            secret_key: self.secret_key,
             rate_limit: rate_limit(self.rate, self.burst),
             retention: Retention {
                 logs: self.retain_logs.0,

@@ -17,6 +17,7 @@ use fettle_store::{
     task::LeaseKey,
 };
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use tonic::{Extensions, Request, Status, metadata::MetadataMap};
 
 use super::{
@@ -86,7 +87,7 @@ pub(super) async fn authenticate<T: Sync>(state: &State, request: &Request<T>) -
 }
 
 /// The node whose certificate the connection showed, as long as it counts.
-async fn by_certificate(state: &State, connection: &Connection) -> Result<Caller, Status> {
+pub(super) async fn by_certificate(state: &State, connection: &Connection) -> Result<Caller, Status> {
     let refuse = async |code, status: fn(String) -> Status, reason: String| {
         Err(refusals::call(state, connection, code, status, &reason).await)
     };
@@ -207,6 +208,19 @@ impl Caller {
             async move { refusals::call(&state, &connection, OTHER_NODE, Status::permission_denied, &told).await },
         );
         Err(refusals::with_code(Status::permission_denied(reason), OTHER_NODE))
+    }
+
+    /// Writes down that the node was refused something.
+    pub(super) async fn refused(
+        &self,
+        state: &State,
+        (action, code): (&'static str, &'static str),
+        resource_name: String,
+        details: Value,
+    ) {
+        let address = self.connection.address;
+        let context = self.context(state, state.ulid().map(|id| id.to_string()).unwrap_or_default());
+        refusals::of_node(state, address, (action, code), (resource_name, details), context).await;
     }
 
     /// The lease that a message speaks of.

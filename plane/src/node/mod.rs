@@ -4,6 +4,7 @@ mod acknowledge;
 mod authentication;
 mod complete;
 mod connection;
+mod credentials;
 pub(crate) mod door;
 mod extend;
 mod facts;
@@ -20,7 +21,7 @@ mod seal;
 mod status;
 mod trace;
 
-pub(crate) use self::{authentication::Nodes, connection::Connection, refusals::Refusals};
+pub(crate) use self::{authentication::Nodes, connection::Connection, credentials::CredentialDesk, refusals::Refusals};
 
 use std::pin::Pin;
 
@@ -29,7 +30,7 @@ use axum::{
     body::Body,
     extract::{ConnectInfo, Request as HttpRequest, State as Extracted},
     middleware::{self, Next},
-    response::Response as HttpResponse,
+    response::{IntoResponse as _, Response as HttpResponse},
 };
 use fettle_wire::node::{
     AckRequest, AckResponse, CompleteRequest, CompleteResponse, ExtendRequest, ExtendResponse, FailRequest,
@@ -41,6 +42,7 @@ use futures::Stream;
 use http_body_util::Limited;
 use tonic::{Request, Response, Status, Streaming};
 
+use self::credentials::NodeProblem;
 use crate::state::State;
 
 /// The largest message in bytes. A report holds lines of a log, a lease the inputs of an operation.
@@ -56,6 +58,7 @@ pub(crate) struct Service(State);
 pub(crate) fn router(state: State) -> Router {
     let service = NodeProtocolServer::new(Service(state.clone())).max_decoding_message_size(LARGEST_MESSAGE);
     let routes = Router::new().route_service("/fettle.node.v1.NodeProtocol/{method}", service);
+    let routes = routes.merge(credentials::routes(state.clone()));
     routes.layer(middleware::from_fn_with_state(state, admit))
 }
 
@@ -71,8 +74,12 @@ async fn admit(Extracted(state): Extracted<State>, request: HttpRequest, next: N
         return next.run(HttpRequest::from_parts(parts, body)).await;
     }
     let reason = "this call needs the certificate of a node; join first, with a join token";
-    let refused = refusals::call(&state, &connection, "node.certificate_missing", Status::unauthenticated, reason);
-    refused.await.into_http()
+    let refused =
+        refusals::call(&state, &connection, "node.certificate_missing", Status::unauthenticated, reason).await;
+    if request.uri().path().starts_with("/internal/") {
+        return NodeProblem::from(refused).into_response();
+    }
+    refused.into_http()
 }
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;

@@ -4,7 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fettle_identity::Refusal;
-use fettle_store::{audit, context::Actor};
+use fettle_store::{
+    audit,
+    context::{Actor, Context},
+};
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota};
 use serde_json::json;
 use tonic::{Status, metadata::AsciiMetadataValue};
@@ -20,6 +23,17 @@ const ADDRESSES: usize = 10_000;
 
 /// How a program reads the reason of a refusal.
 pub(crate) const CODE: &str = "fettle-code";
+
+/// The reasons why a node that shows a certificate, or none, is not listened to.
+const NAMED: [&str; 7] = [
+    "node.certificate_missing",
+    "node.certificate_wrong_purpose",
+    "node.certificate_expired",
+    "node.certificate_outdated",
+    "node.unknown",
+    "node.revoked",
+    "node.other_node",
+];
 
 /// The same of all addresses together.
 const WRITTEN_AT_ALL: std::num::NonZeroU32 = std::num::NonZeroU32::new(120).unwrap();
@@ -97,6 +111,35 @@ pub(super) async fn call(
 pub(super) fn with_code(mut status: Status, code: &'static str) -> Status {
     status.metadata_mut().insert(CODE, AsciiMetadataValue::from_static(code));
     status
+}
+
+/// How a program reads the reason of a refusal; of one without a name, its status.
+pub(super) fn code_of(status: &Status) -> &'static str {
+    let named = status.metadata().get(CODE).and_then(|value| value.to_str().ok());
+    let known = NAMED.into_iter().find(|known| named == Some(known));
+    known.unwrap_or(match status.code() {
+        tonic::Code::InvalidArgument => "request.invalid",
+        tonic::Code::Unavailable => "store.unavailable",
+        _ => "internal",
+    })
+}
+
+/// A node that is known was refused something.
+pub(super) async fn of_node(
+    state: &State,
+    address: Option<SocketAddr>,
+    (action, code): (&'static str, &'static str),
+    (resource_name, details): (String, serde_json::Value),
+    context: Context,
+) {
+    state.metrics.refused_nodes.with([code]).inc();
+    if !state.refusals.may_be_written(address.map(|address| address.ip())) {
+        return;
+    }
+    let refusal = audit::Refusal { scope: "platform".to_owned(), action, resource_name, code, details: Some(details) };
+    if let Err(error) = state.store.record_refusal(refusal, context).await {
+        tracing::error!(%error, "a refusal could not be written down");
+    }
 }
 
 async fn written(

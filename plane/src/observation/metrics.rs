@@ -42,7 +42,9 @@ pub struct PlaneMetrics {
     pub(crate) log_segments: Counter,
     /// Lines that were over the bound of their node.
     pub(crate) log_lines_dropped: Counter,
-    /// Credentials that were refused. Nothing counts here before credentials are minted.
+    /// Credentials that were given.
+    pub(crate) credentials_minted: Labelled<1, Counter>,
+    /// Credentials that were refused.
     pub credentials_denied: Labelled<1, Counter>,
     /// Upgrades of hosts that failed or were rolled back. Nothing counts here before hosts are upgraded.
     pub agent_upgrades_failed: Labelled<1, Counter>,
@@ -150,10 +152,15 @@ impl Default for PlaneMetrics {
                 "fettle_log_lines_dropped_total",
                 "Lines that were dropped because a node wrote more in one operation than is kept.",
             ),
+            credentials_minted: make.counters(
+                "fettle_credentials_minted_total",
+                ["credential_type"],
+                "Credentials that were given to nodes for a step of a task.",
+            ),
             credentials_denied: make.counters(
                 "fettle_credential_mint_denied_total",
                 ["credential_type"],
-                "Credentials that were asked for and refused; always 0 in this version, which mints none.",
+                "Credentials that nodes asked for and were refused.",
             ),
             agent_upgrades_failed: make.counters(
                 "fettle_agent_upgrades_failed_total",

@@ -121,6 +121,17 @@ pub struct ReadyTask {
     pub created_at: Timestamp,
 }
 
+/// What a node holds, as far as credentials for it are concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldTask {
+    /// Its operation.
+    pub operation_id: OperationId,
+    /// Whose it is.
+    pub project: Project,
+    /// Follows it everywhere.
+    pub correlation_id: String,
+}
+
 /// How many tasks are not over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenTasks {
@@ -207,6 +218,20 @@ pub trait TaskStore: Send + Sync {
     /// `Conflict` when it is said to have succeeded and a step has not, or to be canceled and nobody
     /// asked for it.
     async fn finish_task(&self, lease: LeaseKey, outcome: TaskOutcome, context: Context)
+    -> Result<Verdict, StoreError>;
+
+    /// The task that a node holds under this lease; none when it does not.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn held_task(&self, lease: LeaseKey) -> Result<Option<HeldTask>, StoreError>;
+
+    /// Writes down that a step of a task is given a credential, if the task is still held under this lease: before it is
+    /// given. `details` hold no secret.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn record_credential(&self, lease: LeaseKey, details: Value, context: Context)
     -> Result<Verdict, StoreError>;
 
     /// Ends the leases whose deadline has passed at `context.at`: their tasks are ready again, for the

@@ -15,6 +15,8 @@ pub(crate) struct Input {
     pub(crate) max_size_bytes: Option<u64>,
     /// The media types that layers may have. Any, when left out.
     pub(crate) media_types: Option<Vec<String>>,
+    /// The handle of an `oci_pull` credential for this artifact. None is used, when left out.
+    pub(crate) credential: Option<String>,
 }
 
 /// The artifact as it lies on the node.

@@ -81,6 +81,9 @@ fn undo(input: &Input, output: Option<&Output>) -> Result<(), Failure> {
 
 /// What the artifact's manifest says there should be.
 fn resolve(input: &Input, reference: &Reference<'_>) -> Result<Output, Failure> {
+    if let Some(credential) = &input.credential {
+        transfer::authorize(credential)?;
+    }
     let manifest = transfer::pull_manifest(&input.reference)?;
     plan::of(input, reference.digest, &manifest::layers(&manifest)?)
 }

@@ -34,6 +34,8 @@ pub enum Capability {
     Gpu,
     /// Send HTTP requests.
     Http,
+    /// Have credentials minted.
+    Credentials,
 }
 
 /// What a step is, without its functions.

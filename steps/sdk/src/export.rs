@@ -114,11 +114,14 @@ macro_rules! __capability {
     (http) => {
         $crate::Capability::Http
     };
+    (credentials) => {
+        $crate::Capability::Credentials
+    };
     ($other:ident) => {
         compile_error!(concat!(
             "there is no capability `",
             stringify!($other),
-            "`; write exec, files, transfer, facts, gpu or http"
+            "`; write exec, files, transfer, facts, gpu, http or credentials"
         ))
     };
 }

@@ -65,6 +65,7 @@ mod observation;
 mod text;
 
 pub mod check;
+pub mod credentials;
 pub mod exec;
 pub mod facts;
 pub mod files;

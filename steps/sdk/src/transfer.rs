@@ -10,6 +10,14 @@ use crate::{CallError, Failure, call::attempt};
 /// What a call here answers.
 pub type Result<T> = std::result::Result<T, CallError<Error>>;
 
+/// Lets the transfers of this attempt carry a credential, by its handle, wherever its scope has them.
+///
+/// # Errors
+/// What the host answers.
+pub fn authorize(credential: &str) -> Result<()> {
+    attempt(backend::authorize(credential), || "carry a credential".to_owned())
+}
+
 /// Fetches a manifest by digest, `host:port/repository@sha256:<hex>`; its bytes have that digest.
 ///
 /// # Errors
@@ -33,8 +41,8 @@ impl From<CallError<Error>> for Failure {
             Error::AccessDenied => Self::denied(
                 "transfer.access-denied",
                 format!(
-                    "may not {attempted}: the grant does not cover the registry or a destination; \
-                     add them to `transfer.hosts` and `files.write` of this step"
+                    "may not {attempted}: the grant does not cover the registry, a destination or the credential; \
+                     add them to `transfer.hosts`, `files.write` and `transfer.credentials` of this step"
                 ),
             ),
             Error::InvalidRequest(rule) => {

@@ -12,7 +12,7 @@ mod pull;
 mod push;
 mod referrers;
 
-use std::{collections::BTreeSet, net::Ipv6Addr, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fmt, net::Ipv6Addr, path::PathBuf, sync::Arc, time::Duration};
 
 use fettle_egress::{Client, ClientError, ClientOptions, Guard};
 use fettle_model::{digest::Digest, reference::Repository};
@@ -62,12 +62,19 @@ impl Default for RegistryOptions {
     }
 }
 
-/// A client of any number of registries. Anonymous; follows no redirect; knows no proxy. Cheap to
-/// clone.
-#[derive(Clone, Debug)]
+/// A client of any number of registries. Anonymous, unless it is given an authorization; follows no redirect; knows no
+/// proxy. Cheap to clone.
+#[derive(Clone)]
 pub struct RegistryClient {
     http: Client,
     options: RegistryOptions,
+    authorization: Option<Arc<dyn Authorization>>,
+}
+
+/// What a client shows a registry when it fetches.
+pub trait Authorization: Send + Sync {
+    /// The bearer token for a repository; none where it is for another one, or is good no longer.
+    fn bearer(&self, repository: &Repository) -> Option<&str>;
 }
 
 impl RegistryClient {
@@ -78,7 +85,7 @@ impl RegistryClient {
     pub fn new(options: RegistryOptions) -> Result<Self, ClientError> {
         let connection = ClientOptions { connect_timeout: options.connect_timeout, ..ClientOptions::default() };
         let http = Client::new(options.guard.clone(), &connection)?;
-        Ok(Self { http, options })
+        Ok(Self { http, options, authorization: None })
     }
 
     /// The same client for other addresses. It shares no connection with this one.
@@ -87,6 +94,12 @@ impl RegistryClient {
     /// When TLS cannot be set up.
     pub fn guarded(&self, guard: Guard) -> Result<Self, ClientError> {
         Self::new(RegistryOptions { guard, ..self.options.clone() })
+    }
+
+    /// The same client, over the same connections, that shows this where it is for.
+    #[must_use]
+    pub fn authorized(&self, authorization: Arc<dyn Authorization>) -> Self {
+        Self { authorization: Some(authorization), ..self.clone() }
     }
 
     /// How it behaves.
@@ -104,7 +117,23 @@ impl RegistryClient {
     }
 
     pub(crate) fn blob_request(&self, repository: &Repository, digest: &Digest) -> Result<RequestBuilder, Fault> {
-        self.request(Method::GET, self.url(repository, &format!("blobs/{digest}"))?)
+        self.get(repository, &format!("blobs/{digest}"))
+    }
+
+    /// Asks for a part of a repository, with what is shown for it.
+    fn get(&self, repository: &Repository, rest: &str) -> Result<RequestBuilder, Fault> {
+        let url = self.url(repository, rest)?;
+        let in_clear = url.scheme() != "https" && !is_loopback(repository.registry());
+        let request = self.request(Method::GET, url)?;
+        match self.authorization.as_ref().and_then(|authorization| authorization.bearer(repository)) {
+            Some(_) if in_clear => {
+                let reason =
+                    format!("`{}` is spoken to without TLS, and no credential is sent so", repository.registry());
+                Err(Fault::new(Outage::Protocol(reason)))
+            }
+            Some(token) => Ok(request.bearer_auth(token)),
+            None => Ok(request),
+        }
     }
 
     fn request(&self, method: Method, url: Url) -> Result<RequestBuilder, Fault> {
@@ -151,6 +180,12 @@ impl RegistryClient {
     }
 }
 
+impl fmt::Debug for RegistryClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegistryClient").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
 fn location(response: &Response) -> String {
     let text = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
     // Signed addresses carry a secret in their query.
@@ -170,7 +205,7 @@ fn is_loopback(registry: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{RegistryClient, RegistryOptions, is_loopback};
+    use super::*;
 
     #[test]
     fn plain_http_is_for_this_machine_and_for_whom_it_was_allowed() {
@@ -184,6 +219,35 @@ mod tests {
         ] {
             assert_eq!(client.url(&repository.parse().unwrap(), "x").unwrap().as_str(), expected);
         }
+    }
+
+    struct Token;
+
+    impl Authorization for Token {
+        fn bearer(&self, repository: &Repository) -> Option<&str> {
+            (repository.path() == "a").then_some("s3cret")
+        }
+    }
+
+    #[test]
+    fn a_token_goes_to_its_repository_and_never_in_clear_to_another_machine() {
+        let options = RegistryOptions { plain_http: ["lab:5000".to_owned()].into(), ..RegistryOptions::default() };
+        let anonymous = RegistryClient::new(options).unwrap();
+        let client = anonymous.authorized(Arc::new(Token));
+        let shown = |client: &RegistryClient, repository: &str| {
+            let request = client.get(&repository.parse().unwrap(), "x")?.build().unwrap();
+            let header = request.headers().get(header::AUTHORIZATION).cloned();
+            Ok::<_, Fault>(header.map(|value| (value.is_sensitive(), value.to_str().unwrap().to_owned())))
+        };
+        for (repository, expected) in [
+            ("127.0.0.1:5000/a", Some((true, "Bearer s3cret".to_owned()))),
+            ("registry.internal:5000/a", Some((true, "Bearer s3cret".to_owned()))),
+            ("registry.internal:5000/b", None),
+        ] {
+            assert_eq!(shown(&client, repository).ok().unwrap(), expected, "{repository}");
+        }
+        assert!(shown(&client, "lab:5000/a").is_err() && shown(&client, "lab:5000/b").is_ok());
+        assert_eq!(shown(&anonymous, "127.0.0.1:5000/a").ok().unwrap(), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use fettle_model::{
     reference::{Reference, Repository},
 };
 use oci_client::manifest::{IMAGE_MANIFEST_LIST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, OCI_IMAGE_INDEX_MEDIA_TYPE};
-use reqwest::{Method, Response, header};
+use reqwest::{Response, header};
 use serde::Deserialize;
 
 use super::{Fault, RegistryClient};
@@ -54,8 +54,7 @@ impl RegistryClient {
             OCI_IMAGE_INDEX_MEDIA_TYPE,
             IMAGE_MANIFEST_LIST_MEDIA_TYPE,
         ];
-        let url = self.url(repository, &format!("manifests/{name}"))?;
-        let request = self.request(Method::GET, url)?.header(header::ACCEPT, accept.join(", "));
+        let request = self.get(repository, &format!("manifests/{name}"))?.header(header::ACCEPT, accept.join(", "));
         let response = self.send(request, &format!("the manifest `{name}`")).await?;
         self.body(response, limit, "manifest").await
     }

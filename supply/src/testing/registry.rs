@@ -32,7 +32,7 @@ impl TestRegistry {
     #[must_use]
     pub fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (process, address) = spawn(directory.path(), 0);
+        let (process, address) = spawn(directory.path(), 0, "");
         Self { process: Some(process), address, directory }
     }
 
@@ -66,7 +66,27 @@ impl TestRegistry {
     pub fn restart(&mut self) {
         self.stop();
         let port = self.address.rsplit(':').next().unwrap().parse().unwrap();
-        let (process, address) = spawn(self.directory.path(), port);
+        let (process, address) = spawn(self.directory.path(), port, "");
+        assert_eq!(address, self.address);
+        self.process = Some(process);
+    }
+
+    /// Starts it again with the same content on the same port, and lets in only who shows a token for its service
+    /// `registry` that `issuer` signed under this certificate (PEM).
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn require_tokens(&mut self, issuer: &str, certificate: &str) {
+        self.stop();
+        let bundle = self.directory.path().join("tokens.pem");
+        fs::write(&bundle, certificate).unwrap();
+        // Nobody asks at the realm: a host comes with its token.
+        let auth = format!(
+            "auth: {{ token: {{ realm: \"http://127.0.0.1:9/token\", service: registry, issuer: {issuer}, rootcertbundle: {} }} }}\n",
+            bundle.display()
+        );
+        let port = self.address.rsplit(':').next().unwrap().parse().unwrap();
+        let (process, address) = spawn(self.directory.path(), port, &auth);
         assert_eq!(address, self.address);
         self.process = Some(process);
     }
@@ -104,12 +124,12 @@ impl Drop for TestRegistry {
     }
 }
 
-fn spawn(directory: &Path, port: u16) -> (Child, String) {
+fn spawn(directory: &Path, port: u16, more: &str) -> (Child, String) {
     let config = directory.join("config.yml");
     let root = directory.display();
     let text = format!(
         "version: 0.1\nlog: {{ level: info }}\nstorage: {{ filesystem: {{ rootdirectory: {root} }} }}\nhttp: {{ addr: \
-         \"127.0.0.1:{port}\" }}\n"
+         \"127.0.0.1:{port}\" }}\n{more}"
     );
     fs::write(&config, text).unwrap();
     let mut process = Command::new("docker-registry")

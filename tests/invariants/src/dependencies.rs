@@ -153,6 +153,7 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("fettle-mutation", &[]),
         ("fettle-egress", &["fettle-model", "fettle-mutation"]),
         ("fettle-openid", &["fettle-egress"]),
+        ("fettle-credentials", &["fettle-egress", "fettle-model"]),
         ("fettle-telemetry", &[]),
         ("fettle-supply", &["fettle-egress", "fettle-model", "fettle-mutation"]),
         ("fettle-step", &[]),
@@ -177,6 +178,7 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
         (
             "fettle-plane",
             &[
+                "fettle-credentials",
                 "fettle-egress",
                 "fettle-identity",
                 "fettle-model",

@@ -191,6 +191,7 @@ async fn live(ground: Arc<Ground>, seat: Arc<Seat>, machine: Arc<Machine>, join_
         pressure: Pressure::default(),
         metrics: HostMetrics::default(),
         refusals: Refusals::open(&directory).expect("a file"),
+        handles: [0; 32].into(),
         lock: Arc::new(std::fs::File::create(directory.join("lock")).expect("a file")),
     };
     let settings = Settings {

@@ -8,7 +8,7 @@ use std::{
 
 use axum::http::{Request, Response, request::Parts};
 use bytes::Bytes;
-use fettle_host::agent::{ConnectError, Dial, Shown, Transport, transport};
+use fettle_host::agent::{Connect, ConnectError, Dial, Shown, transport};
 use futures::future::BoxFuture;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
@@ -42,12 +42,13 @@ pub(crate) struct Line {
 }
 
 impl Dial for Line {
-    fn dial(&self, shown: &Shown<'_>) -> Result<Transport, ConnectError> {
+    fn dial(&self, shown: &Shown<'_>) -> Result<Connect, ConnectError> {
         let certificate = match *shown {
             Shown::Joining(_) | Shown::Expired(_) => None,
             Shown::Node { certificate, .. } => Some(certificate.clone()),
         };
-        Ok(transport(Self { shows: Shows(certificate), ..self.clone() }))
+        let line = Self { shows: Shows(certificate), ..self.clone() };
+        Ok(Arc::new(move || Ok(transport(line.clone()))))
     }
 }
 

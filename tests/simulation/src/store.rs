@@ -26,7 +26,7 @@ use fettle_store::{
     project::{Project, ProjectStore},
     retention::{Ended, RetentionStore},
     secret::SecretHash,
-    task::{Extended, Lease, LeaseKey, OpenTasks, ReadyTask, Report, Resumed, TaskStore, Verdict, Wanted},
+    task::{Extended, HeldTask, Lease, LeaseKey, OpenTasks, ReadyTask, Report, Resumed, TaskStore, Verdict, Wanted},
     token::{NewJoinToken, NewToken, Token, TokenStore},
     webhook::{Claim, Claimed, DeadLetter, NewWebhook, Settlement, Webhook, WebhookChange, WebhookScope, WebhookStore},
 };
@@ -249,6 +249,20 @@ impl TaskStore for WatchedStore {
             Ok(leases)
         };
         self.turn("lease_tasks", work).await
+    }
+
+    async fn held_task(&self, lease: LeaseKey) -> Result<Option<HeldTask>, StoreError> {
+        self.turn("held_task", self.inner.held_task(self.believed(lease))).await
+    }
+
+    async fn record_credential(
+        &self,
+        lease: LeaseKey,
+        details: Value,
+        context: Context,
+    ) -> Result<Verdict, StoreError> {
+        let work = self.inner.record_credential(self.believed(lease), details, context);
+        self.turn("record_credential", work).await
     }
 
     async fn ready_tasks(&self, node_id: NodeId) -> Result<Vec<ReadyTask>, StoreError> {

@@ -7,6 +7,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 /// How long output is still read after the program has ended: a grandchild may hold the pipe open.
 const DRAIN: Duration = Duration::from_millis(500);
 
+/// What stands in place of a secret.
+const HIDDEN: u8 = b'*';
+
+/// Fewer bytes are no secret, and stand everywhere.
+const SHORTEST: usize = 4;
+
 /// Output of a program, as much as is kept.
 #[derive(Debug, Default)]
 pub struct Captured {
@@ -17,6 +23,29 @@ pub struct Captured {
 }
 
 impl Captured {
+    /// Overwrites a secret wherever the program printed it: what is kept goes to the step and into logs. Of one that is
+    /// cut off at the end, what is left.
+    pub(super) fn hide(&mut self, secret: &str) {
+        let secret = secret.as_bytes();
+        if secret.len() < SHORTEST {
+            return;
+        }
+        let mut from = 0;
+        while let Some(window) = self.bytes.get_mut(from..) {
+            let whole = window.windows(secret.len()).position(|here| here == secret);
+            let Some(place) = whole else { break };
+            window.iter_mut().skip(place).take(secret.len()).for_each(|byte| *byte = HIDDEN);
+            from += place + secret.len();
+        }
+        let longest = secret.len().min(self.bytes.len());
+        let cut = (SHORTEST..longest)
+            .rev()
+            .find(|length| secret.get(..*length).is_some_and(|head| self.bytes.ends_with(head)));
+        if let (true, Some(length)) = (self.truncated, cut) {
+            self.bytes.iter_mut().rev().take(length).for_each(|byte| *byte = HIDDEN);
+        }
+    }
+
     /// As text; bytes that are not UTF-8 are replaced. What was cut ends with a line that says so.
     #[must_use]
     pub fn text(&self) -> String {
@@ -66,6 +95,26 @@ pub(super) async fn drained(mut task: tokio::task::JoinHandle<Captured>) -> Capt
 #[cfg(test)]
 mod tests {
     use super::Captured;
+
+    #[test]
+    fn a_secret_that_is_printed_is_not_kept() {
+        for (printed, truncated, kept) in [
+            ("token=s3cret!\n", false, "token=*******\n"),
+            ("s3cret!s3cret! s3cret", false, "************** s3cret"),
+            ("s3cret!s3cre", true, "************"),
+            ("a s3c", true, "a s3c"),
+            ("", true, ""),
+            ("nothing", true, "nothing"),
+        ] {
+            let mut captured = Captured { bytes: printed.as_bytes().to_vec(), truncated };
+            captured.hide("s3cret!");
+            assert_eq!(String::from_utf8(captured.bytes).unwrap(), kept, "{printed}");
+        }
+        let mut captured = Captured { bytes: b"abcabc".to_vec(), truncated: false };
+        captured.hide("abc");
+        captured.hide("");
+        assert_eq!(captured.bytes, b"abcabc");
+    }
 
     #[test]
     fn what_was_cut_says_so_and_ends_with_a_whole_character() {

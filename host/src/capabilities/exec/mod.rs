@@ -13,7 +13,8 @@ pub mod users;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fettle_model::{
-    command,
+    command::{self, Argument},
+    credential::CredentialType,
     failure::Failure,
     grant::ExecGrant,
     policy::{CommandProfile, PolicyBundle},
@@ -26,9 +27,14 @@ pub use self::{
     capture::Captured,
     cgroup::{CgroupError, Cgroups},
     confine::{Confinement, can_close_descriptors},
-    spawn::{Finished, NODE_CHILDREN, Program, SpawnError, Spawner, Termination},
+    spawn::{Finished, NODE_CHILDREN, Program, SecretVariable, SpawnError, Spawner, Termination},
 };
-use super::{Node, denials::Denials, denied, report};
+use super::{
+    Node,
+    credentials::{IssueError, Purse},
+    denials::Denials,
+    denied, report,
+};
 use crate::sandbox::bindings::fettle::exec::exec as wit;
 
 /// Children at once per attempt.
@@ -52,6 +58,8 @@ pub struct Exec {
     granted: Option<Arc<Granted>>,
     attempt: String,
     children: Option<Semaphore>,
+    /// The credentials of the task.
+    purse: Option<Arc<Purse>>,
     report: report::Handle,
     denials: Denials,
     /// Programs are asked to end when it is canceled.
@@ -80,10 +88,16 @@ impl Configured {
         Ok(Self(Some(Arc::new(Granted { profiles, roots, spawner: node.spawner.clone() }))))
     }
 
-    pub(super) fn prepare(&self, attempt: &str, report: report::Handle, denials: Denials) -> Exec {
+    pub(super) fn prepare(
+        &self,
+        attempt: &str,
+        purse: Option<Arc<Purse>>,
+        report: report::Handle,
+        denials: Denials,
+    ) -> Exec {
         let children = Some(Semaphore::new(CHILDREN));
         let (granted, attempt, stop) = (self.0.clone(), attempt.to_owned(), CancellationToken::new());
-        Exec { granted, attempt, children, report, denials, stop }
+        Exec { granted, attempt, children, purse, report, denials, stop }
     }
 }
 
@@ -109,10 +123,13 @@ impl Exec {
         loop {
             attempts += 1;
             // Built anew each time: the executable and the paths are checked right before they are used.
-            let program = program::build(profile, vector.clone(), &granted.roots, &self.attempt)
+            let mut program = program::build(profile, vector.clone(), &granted.roots, &self.attempt)
                 .map_err(wit::Error::NotStarted)?;
+            program.secrets = self.secrets(profile, &vector).await?;
+            let secrets = program.secrets.clone();
             let run = granted.spawner.run_until(program, &self.stop).await;
-            let finished = run.map_err(|error| wit::Error::NotStarted(error.to_string()))?;
+            let mut finished = run.map_err(|error| wit::Error::NotStarted(error.to_string()))?;
+            finished.hide(&secrets);
             match backoff(profile, finished.termination, attempts).filter(|_| !self.stop.is_cancelled()) {
                 Some(pause) => {
                     let text = format!("profile `{}` {}; it is started again", profile.id, finished.termination);
@@ -121,6 +138,46 @@ impl Exec {
                 }
                 None => return Ok(outcome(profile, &finished, attempts)),
             }
+        }
+    }
+}
+
+impl Exec {
+    /// What the profile passes in variables: of each credential that the step names, by its handle.
+    async fn secrets(&self, profile: &CommandProfile, vector: &[Argument]) -> Result<Vec<SecretVariable>, wit::Error> {
+        let mut secrets = Vec::new();
+        for argument in vector {
+            let Argument::Credential { credential_type, handle, variables } = argument else { continue };
+            let none = IssueError::NoHandle(*credential_type);
+            let opened = match &self.purse {
+                Some(purse) => purse.open(handle, *credential_type).await,
+                None => Err(none),
+            };
+            let credential = opened.map_err(|error| self.not_given(profile, *credential_type, &error))?;
+            for (name, part) in variables {
+                if credential.part(part).is_none() {
+                    let reason = format!("the credential has no `{part}`, which profile `{}` passes on", profile.id);
+                    return Err(wit::Error::NotStarted(reason));
+                }
+                let (name, part) = (name.clone(), part.clone());
+                secrets.push(SecretVariable { name, credential: Arc::clone(&credential), part });
+            }
+        }
+        Ok(secrets)
+    }
+
+    fn not_given(&self, profile: &CommandProfile, wanted: CredentialType, error: &IssueError) -> wit::Error {
+        match error {
+            IssueError::Refused { .. } | IssueError::NoHandle(_) => {
+                let rule = match error {
+                    IssueError::Refused { code, .. } => code.as_str(),
+                    _ => "exec.credentials",
+                };
+                self.denials.note(rule, [profile.id.as_str()], wanted);
+                self.report.log(LogLevel::Error, error.to_string());
+                wit::Error::AccessDenied
+            }
+            _ => wit::Error::NotStarted(error.to_string()),
         }
     }
 }

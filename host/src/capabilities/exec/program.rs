@@ -30,6 +30,8 @@ pub(super) fn build(
     for argument in vector {
         arguments.push(match argument {
             Argument::Literal(text) => text,
+            // In the environment, where it is not seen by everybody.
+            Argument::Credential { .. } => continue,
             Argument::Path { path, pass } => {
                 let (descriptor, name) = resolve(&path, roots)?;
                 match pass {
@@ -54,6 +56,7 @@ pub(super) fn build(
         executable: profile.command.clone(),
         arguments,
         environment,
+        secrets: Vec::new(),
         directory: profile.working_directory.clone().unwrap_or_else(|| "/".to_owned()),
         timeout: Duration::from_secs(profile.timeout_seconds.into()),
         capture_stdout: if profile.capture_stdout { profile.capture_limit_bytes as usize } else { 0 },
@@ -254,6 +257,7 @@ mod tests {
                 format!("setsid --fork env -i sh -c 'echo out; exec sleep {seconds} >/dev/null 2>&1' | head -n 1"),
             ],
             environment: BTreeMap::from([(leftovers::MARK.to_owned(), format!("escape-{seconds}"))]),
+            secrets: Vec::new(),
             directory: "/".to_owned(),
             timeout: Duration::from_secs(10),
             capture_stdout: 100,

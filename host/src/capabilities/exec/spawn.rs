@@ -11,7 +11,7 @@ use std::{
         unix::process::{CommandExt as _, ExitStatusExt as _},
     },
     process::Stdio,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
@@ -28,7 +28,11 @@ use super::{
     confine::{Confinement, confine},
     leftovers,
 };
-use crate::queue::{Pressure, Queue};
+use crate::{
+    capabilities::credentials::Credential,
+    mutation::{Protection, off},
+    queue::{Pressure, Queue},
+};
 
 /// How long a killed program is waited for.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -41,6 +45,8 @@ pub struct Program {
     pub arguments: Vec<String>,
     /// The whole environment.
     pub environment: BTreeMap<String, String>,
+    /// Beside these: variables that hold a part of a credential.
+    pub secrets: Vec<SecretVariable>,
     /// Where it starts.
     pub directory: String,
     /// Then its process group is killed.
@@ -51,6 +57,34 @@ pub struct Program {
     pub capture_stderr: usize,
     /// How it is held.
     pub confinement: Confinement,
+}
+
+/// A variable that holds a part of a credential.
+#[derive(Clone)]
+pub struct SecretVariable {
+    /// Its name.
+    pub name: String,
+    /// The credential.
+    pub credential: Arc<Credential>,
+    /// Which part of it.
+    pub part: String,
+}
+
+impl Finished {
+    /// Overwrites what the program printed of these.
+    pub(super) fn hide(&mut self, secrets: &[SecretVariable]) {
+        let printed = secrets.iter().filter(|_| !off(Protection::PrintedSecretsAreHidden));
+        for (_, secret) in printed.filter_map(SecretVariable::value) {
+            self.stdout.hide(secret);
+            self.stderr.hide(secret);
+        }
+    }
+}
+
+impl SecretVariable {
+    fn value(&self) -> Option<(&str, &str)> {
+        Some((self.name.as_str(), self.credential.part(&self.part)?.expose()))
+    }
 }
 
 /// How a program ended.
@@ -299,6 +333,7 @@ fn command(program: Program, entrance: Option<OwnedFd>) -> Command {
         .args(program.arguments)
         .env_clear()
         .envs(program.environment)
+        .envs(program.secrets.iter().filter_map(SecretVariable::value))
         .current_dir(program.directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -67,6 +67,7 @@ impl Probe {
             executable: self.program.to_string_lossy().into_owned(),
             arguments,
             environment: self.environment.clone(),
+            secrets: Vec::new(),
             directory: "/".to_owned(),
             timeout: self.deadline,
             capture_stdout: SNAPSHOT_LIMIT,

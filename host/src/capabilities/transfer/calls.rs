@@ -13,6 +13,10 @@ impl CapabilityError for Error {
 }
 
 impl Host for AttemptState {
+    async fn authorize(&mut self, credential: String) -> wasmtime::Result<Result<(), Error>> {
+        call!(self, transfer.authorize(credential))
+    }
+
     async fn pull_manifest(&mut self, reference: String) -> wasmtime::Result<Result<Manifest, Error>> {
         call!(self, transfer.pull_manifest(reference))
     }

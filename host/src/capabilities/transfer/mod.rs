@@ -2,6 +2,7 @@
 
 mod blob;
 mod calls;
+mod carried;
 
 use std::{
     collections::BTreeMap,
@@ -9,6 +10,7 @@ use std::{
 };
 
 use fettle_model::{
+    credential::CredentialType,
     definition::ArtifactConstraints,
     digest::Digest,
     egress::Egress,
@@ -16,13 +18,22 @@ use fettle_model::{
     grant::TransferGrant,
     policy::PolicyBundle,
     reference::{Reference, Repository},
+    task::LogLevel,
 };
 use fettle_supply::RegistryClient;
 use futures::{StreamExt as _, TryStreamExt as _};
 use tokio_util::sync::CancellationToken;
 
-use self::blob::{Meter, Target};
-use super::{Node, denials::Denials, denied, files, report};
+use self::{
+    blob::{Meter, Target},
+    carried::Carried,
+};
+use super::{
+    Node,
+    credentials::{IssueError, Purse},
+    denials::Denials,
+    denied, files, report,
+};
 use crate::queue::Queue;
 use crate::sandbox::bindings::fettle::transfer::transfer::{Blob, Error, Manifest, Transferred};
 
@@ -67,6 +78,9 @@ pub struct Transfer {
     denials: Denials,
     /// Sizes of the blobs that were asked for, by repository.
     asked: BTreeMap<Repository, BTreeMap<Digest, u64>>,
+    /// The credentials of the task.
+    purse: Option<Arc<Purse>>,
+    carried: Carried,
     /// Transfers break off when it is canceled; what is there is kept for a later attempt.
     pub(super) stop: CancellationToken,
 }
@@ -116,8 +130,8 @@ impl Configured {
         Ok(Self(Some(Arc::new(Granted { grant, constraints, files, registry, queue }))))
     }
 
-    pub(super) fn prepare(&self, report: report::Handle, denials: Denials) -> Transfer {
-        Transfer { granted: self.0.clone(), report, denials, ..Transfer::default() }
+    pub(super) fn prepare(&self, purse: Option<Arc<Purse>>, report: report::Handle, denials: Denials) -> Transfer {
+        Transfer { granted: self.0.clone(), purse, report, denials, ..Transfer::default() }
     }
 }
 
@@ -159,17 +173,32 @@ impl Granted {
 }
 
 impl Transfer {
+    pub(super) async fn authorize(&mut self, credential: String) -> Result<(), Error> {
+        let granted = self.granted.as_ref().ok_or(Error::AccessDenied)?;
+        let may = granted.grant.credentials.contains(&CredentialType::OciPull);
+        let Some(purse) = self.purse.as_ref().filter(|_| may) else {
+            self.denials.note("transfer.credentials", &granted.grant.credentials, CredentialType::OciPull);
+            return Err(Error::AccessDenied);
+        };
+        self.carried.connect(&granted.registry).map_err(Error::Failed)?;
+        let added = self.carried.add(purse, credential).await;
+        added.map_err(|error| of_issue(error, &self.report, &self.denials))
+    }
+
     pub(super) async fn pull_manifest(&mut self, reference: String) -> Result<Manifest, Error> {
         let granted = self.granted.as_ref().ok_or(Error::AccessDenied)?;
         let reference: Reference = reference
             .parse()
             .map_err(|error: fettle_model::reference::ParseReferenceError| Error::InvalidRequest(error.to_string()))?;
         granted.allows(&reference.repository, &self.denials)?;
-        let manifest = granted
-            .registry
+        let place = (&reference.repository, reference.digest);
+        let registry = self.carried.client(self.purse.as_ref(), &granted.registry, place).await;
+        let registry = registry.map_err(|error| of_issue(error, &self.report, &self.denials))?;
+        let manifest = registry
             .fetch_manifest(&reference, MANIFEST_LIMIT)
             .await
             .map_err(|error| blob::of_supply(&error, &self.report, &self.denials))?;
+        self.carried.learn(&reference, &manifest.content);
         Ok(Manifest { media_type: manifest.media_type, content: manifest.content.to_vec() })
     }
 
@@ -189,17 +218,38 @@ impl Transfer {
         granted.check_size(asked)?;
         let total = targets.iter().fold(0_u64, |total, target| total.saturating_add(target.size));
         let meter = Arc::new(Meter::new(self.report.clone(), self.denials.clone(), total));
+        let (carried, purse) = (&self.carried, self.purse.as_ref());
+        let (report, denials) = (&self.report, &self.denials);
         let transfers = targets.into_iter().map(|target| {
             let (granted, repository, meter) = (Arc::clone(granted), repository.clone(), Arc::clone(&meter));
             async move {
                 let _place = granted.queue.enter().await.map_err(|closed| Error::Failed(closed.to_string()))?;
-                blob::pull(&granted.registry, &granted.files, &repository, &target, &meter).await
+                let registry = carried.client(purse, &granted.registry, (&repository, target.digest)).await;
+                let registry = registry.map_err(|error| of_issue(error, report, denials))?;
+                blob::pull(&registry, &granted.files, &repository, &target, &meter).await
             }
         });
         tokio::select! {
             pulled = futures::stream::iter(transfers).buffered(CONCURRENT).try_collect() => pulled,
             () = self.stop.cancelled() => Err(Error::Unavailable(CANCELED.to_owned())),
         }
+    }
+}
+
+/// The step learns that it was denied; why, is for the people who read its log.
+fn of_issue(error: IssueError, report: &report::Handle, denials: &Denials) -> Error {
+    match error {
+        IssueError::Unavailable(reason) => Error::Unavailable(reason),
+        IssueError::Refused { .. } | IssueError::NoHandle(_) => {
+            let rule = match &error {
+                IssueError::Refused { code, .. } => code.as_str(),
+                _ => "transfer.credentials",
+            };
+            denials.note(rule, [""; 0], CredentialType::OciPull);
+            report.log(LogLevel::Error, error.to_string());
+            Error::AccessDenied
+        }
+        other => Error::Failed(other.to_string()),
     }
 }
 

@@ -87,11 +87,13 @@ profiles:
   - { id: somebody, command: /usr/bin/id, allowed_args: [--user], user: nobody }
   - { id: group, command: /usr/bin/id, allowed_args: [--groups], user: nobody, group: daemon }
   - { id: root, command: /usr/bin/id, allowed_args: [--user], user: root }
+  - { id: secret, command: /usr/bin/printenv, allowed_args: [TOKEN], arg_schema: [{ name: token, value: { credential: { type: hf_token, variables: { TOKEN: token } } } }] }
   - { id: name, command: /usr/bin/ls, arg_schema: [{ name: file, value: { path: { root: data, pass: name } } }] }
 ceiling:
   exec: { profiles: ['*'] }
   files: { read: [data, other], write: [data] }
-  transfer: { hosts: ['*'] }
+  transfer: { hosts: ['*'], credentials: [oci_pull] }
+  credentials: { mint: [{ type: hf_token, scope: '*' }, { type: oci_pull, scope: '*' }] }
   facts: { read: [system, memory, filesystems, processes, kernel-log] }
   gpu: { read: true }
 egress: { private: { '127.0.0.1': [127.0.0.1/32], localhost: [127.0.0.0/8, '::1/128'] } }

@@ -2,6 +2,7 @@
 
 use fettle_store::{
     StoreError, change::Change, context::Context, fact::About, id::OperationId, operation::NewOperation,
+    project::Project,
 };
 use serde_json::{Value, json};
 use sqlx_macros::FromRow;
@@ -77,6 +78,15 @@ impl Subject {
     #[must_use]
     pub fn resource_name(&self) -> String {
         format!("projects/{}/operations/{}", self.project_id, self.operation_id)
+    }
+
+    /// Whose it is.
+    ///
+    /// # Errors
+    /// When a column is malformed.
+    pub fn project(&self) -> Result<Project, StoreError> {
+        let (project_id, org_id) = (&self.project_id, &self.org_id);
+        Ok(Project { project_id: row::parse("project", project_id)?, org_id: row::parse("project", org_id)? })
     }
 
     /// The scope of its audit rows.

@@ -12,7 +12,7 @@ use fettle_store::{
     StoreError,
     fact::About,
     id::TaskId,
-    task::{Lease, LeaseKey, Verdict},
+    task::{HeldTask, Lease, LeaseKey, Verdict},
 };
 use serde_json::Value;
 use sqlx_macros::FromRow;
@@ -66,6 +66,18 @@ impl Held {
         Ok(match inquiry {
             Some(inquiry) => inquiry.ending(reported),
             None => reported,
+        })
+    }
+
+    /// The task as its holder may know it.
+    ///
+    /// # Errors
+    /// When a column is malformed.
+    pub fn task(&self) -> Result<HeldTask, StoreError> {
+        Ok(HeldTask {
+            operation_id: row::parse(WHAT, &self.subject.operation_id)?,
+            project: self.subject.project()?,
+            correlation_id: self.subject.correlation_id.clone(),
         })
     }
 

@@ -223,3 +223,34 @@ pub async fn open_tasks_are_counted(store: &dyn Store) {
     store.finish_task(key(&node, &given), outcome, when(3)).await.unwrap();
     assert_eq!(store.open_tasks().await.unwrap(), OpenTasks { ready: 1, leased: 0 });
 }
+
+/// And it is written down before it is given.
+pub async fn a_credential_is_for_whoever_holds_the_task(store: &dyn Store) {
+    let (own, other) = (node(store, 1, 1).await, node(store, 2, 1).await);
+    let operation = submit(store, 1, &own).await;
+    let given = lease(store, &own, 100).await;
+    let key = key(&own, &given);
+    let held = store.held_task(key).await.unwrap().unwrap();
+    assert_eq!((held.operation_id, held.project), (operation.id, operation.project.clone()));
+    let rows = async || {
+        let rows = store.audit(crate::page::Page { after: None, size: 1000 }).await.unwrap();
+        rows.into_iter().filter(|row| row.action == "credential.mint").collect::<Vec<_>>()
+    };
+    for wrong in [
+        crate::task::LeaseKey { node_id: other.id, ..key },
+        crate::task::LeaseKey { epoch: Epoch(key.epoch.0 + 1), ..key },
+        crate::task::LeaseKey { task_id: crate::id::TaskId::new(ulid::Ulid(7)), ..key },
+    ] {
+        assert_eq!(store.held_task(wrong).await.unwrap(), None);
+        let recorded = store.record_credential(wrong, json!({}), when(3)).await.unwrap();
+        assert_eq!((recorded, rows().await.len()), (Verdict::Stale, 0));
+    }
+    let details = json!({"credential_type": "s3_read", "scope": "bucket/a", "step_id": "first"});
+    assert_eq!(store.record_credential(key, details.clone(), when(4)).await.unwrap(), Verdict::Accepted);
+    let [row] = &rows().await[..] else { panic!("one row") };
+    assert_eq!((row.details.as_ref(), row.correlation_id.as_str()), (Some(&details), held.correlation_id.as_str()));
+    assert_eq!(row.resource_name, format!("tasks/{}", given.task_id));
+    store.expire_leases(when(200)).await.unwrap();
+    assert_eq!(store.held_task(key).await.unwrap(), None, "the lease is over");
+    assert_eq!(store.record_credential(key, details, when(201)).await.unwrap(), Verdict::Stale);
+}

@@ -66,7 +66,8 @@ macro_rules! laws {
                 a_node_keeps_what_it_holds, what_a_node_does_not_hold_is_leased_again,
                 what_is_over_is_dropped_by_its_node, an_expired_lease_of_a_canceled_task_ends_it,
                 accepted_outputs_travel_with_the_next_lease, spared_leases_do_not_expire,
-                a_lease_carries_the_trace_of_its_operation, open_tasks_are_counted;
+                a_lease_carries_the_trace_of_its_operation, open_tasks_are_counted,
+                a_credential_is_for_whoever_holds_the_task;
             reports: an_event_is_applied_once, a_result_is_accepted_once, a_result_survives_wrong_counting,
                 an_unknown_step_is_refused_alone, a_task_is_complete_when_every_step_succeeded,
                 ending_twice_is_ending_once, a_failure_settles_every_step, canceled_needs_a_request,

@@ -14,6 +14,7 @@ mod laws;
 mod node;
 mod trial;
 
+pub(crate) mod credentials;
 pub(crate) mod exec;
 pub(crate) mod facts;
 pub(crate) mod files;

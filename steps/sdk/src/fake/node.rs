@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::digest_of;
-use crate::{exec, facts, files, gpu, http, report, transfer};
+use crate::{credentials, exec, facts, files, gpu, http, report, transfer};
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<RefCell<State>>>> = const { RefCell::new(None) };
@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) blobs: BTreeMap<(String, String), Vec<u8>>,
     pub(super) profiles: BTreeMap<String, Result<exec::Outcome, exec::Error>>,
     pub(super) requests: BTreeMap<(String, String), Result<http::Response, http::Error>>,
+    pub(super) credentials: BTreeMap<(String, String), Result<String, credentials::Error>>,
+    pub(super) carried: BTreeSet<String>,
     pub(super) system: Result<facts::SystemInformation, facts::Error>,
     pub(super) memory: Result<facts::MemoryUsage, facts::Error>,
     pub(super) filesystems: Result<Vec<facts::Filesystem>, facts::Error>,
@@ -62,6 +64,8 @@ impl Default for State {
             blobs: BTreeMap::new(),
             profiles: BTreeMap::new(),
             requests: BTreeMap::new(),
+            credentials: BTreeMap::new(),
+            carried: BTreeSet::new(),
             system: Err(facts::Error::AccessDenied),
             memory: Err(facts::Error::AccessDenied),
             filesystems: Err(facts::Error::AccessDenied),
@@ -183,6 +187,24 @@ impl Node {
         let digest = digest_of(&content);
         self.change(|state| drop(state.blobs.insert((repository.to_owned(), digest.clone()), content)));
         digest
+    }
+
+    /// Lets transfers carry the credential of this handle.
+    pub fn allow_credential(&self, handle: &str) -> &Self {
+        self.change(|state| {
+            state.carried.insert(handle.to_owned());
+        })
+    }
+
+    /// Says what having a credential of this type and scope minted answers.
+    pub fn put_credential(
+        &self,
+        credential_type: &str,
+        scope: &str,
+        answer: Result<String, credentials::Error>,
+    ) -> &Self {
+        let key = (credential_type.to_owned(), scope.to_owned());
+        self.change(|state| drop(state.credentials.insert(key, answer)))
     }
 
     /// Makes the next call of `transfer` fail.

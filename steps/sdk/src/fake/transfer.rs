@@ -22,6 +22,13 @@ fn check(state: &mut State, place: &str) -> Result<(), Error> {
     state.transfer_fault.take().map_or(Ok(()), Err)
 }
 
+pub(crate) fn authorize(credential: &str) -> Result<(), Error> {
+    with(|state| {
+        state.calls.push(format!("transfer.authorize {credential}"));
+        if state.carried.contains(credential) { Ok(()) } else { Err(Error::AccessDenied) }
+    })
+}
+
 pub(crate) fn pull_manifest(reference: &str) -> Result<Manifest, Error> {
     with(|state| {
         state.calls.push(format!("transfer.pull-manifest {reference}"));

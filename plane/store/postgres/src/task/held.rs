@@ -11,11 +11,14 @@ use fettle_store::{
     task::{Extended, LeaseKey, Resumed, Verdict},
 };
 use fettle_store_rows::subject::Subject;
+use fettle_store_rows::task::Fence;
 pub(crate) use fettle_store_rows::task::Held;
 use jiff::Timestamp;
+use serde_json::Value;
 use sqlx_macros::FromRow;
 
 use crate::{
+    audit,
     lane::Together,
     row,
     unit::{Asking, Unit},
@@ -30,12 +33,24 @@ pub(crate) async fn subject(unit: &mut Unit, operation_id: &str) -> Result<Subje
     found.ok_or_else(|| StoreError::not_found("operation", operation_id))
 }
 
-/// The columns of tasks with their operations. The tasks are locked until the commit, in one order.
-const HELD: &str = "
-SELECT task_id, tasks.node_id AS task_node_id, tasks.status AS task_status, epoch, acknowledged, last_sequence,
-    cancel_requested, inquiry, operation_id, operation_type, version, operations.org_id AS org_id, project_id, correlation_id,
-    total_steps, operations.run AS run, trace_parent
-FROM tasks JOIN operations USING (operation_id) WHERE task_id = ANY($1) ORDER BY task_id FOR NO KEY UPDATE OF tasks";
+/// The columns of tasks with their operations.
+macro_rules! held {
+    ($and:literal) => {
+        concat!(
+            "SELECT task_id, tasks.node_id AS task_node_id, tasks.status AS task_status, epoch, acknowledged, last_sequence,
+                 cancel_requested, inquiry, operation_id, operation_type, version, operations.org_id AS org_id, project_id,
+                 correlation_id, total_steps, operations.run AS run, trace_parent
+             FROM tasks JOIN operations USING (operation_id) WHERE task_id = ANY($1)",
+            $and
+        )
+    };
+}
+
+/// The tasks are locked until the commit, in one order.
+const HELD: &str = held!(" ORDER BY task_id FOR NO KEY UPDATE OF tasks");
+
+/// The same without a lock.
+pub(super) const LOOK: &str = held!("");
 
 #[derive(FromRow)]
 struct HeldTask {
@@ -53,6 +68,21 @@ pub(crate) async fn read_all(unit: &mut Unit, task_ids: Vec<String>) -> Result<V
 /// Reads a task, and locks it until the commit.
 pub(crate) async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Held>, StoreError> {
     Ok(read_all(unit, vec![task_id.to_string()]).await?.pop().map(|(_, held)| held))
+}
+
+/// Writes down that a step is given a credential.
+pub(crate) async fn record_credential(
+    unit: &mut Unit,
+    lease: &LeaseKey,
+    details: &Value,
+    context: &Context,
+) -> Result<Verdict, StoreError> {
+    let held = read(unit, lease.task_id).await?.filter(|held| held.fence(lease) == Fence::Current);
+    let Some(held) = held else { return Ok(Verdict::Stale) };
+    let context = Context { correlation_id: held.subject.correlation_id.clone(), ..context.clone() };
+    let task = format!("tasks/{}", lease.task_id);
+    audit::record_with(unit, &context, &held.subject.scope(), "credential.mint", &task, details.clone());
+    Ok(Verdict::Accepted)
 }
 
 /// Acknowledgements and extensions: what holds a lease has taken its task.

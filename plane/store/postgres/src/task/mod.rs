@@ -18,13 +18,16 @@ use fettle_store::{
     change::Change,
     context::Context,
     id::{NodeId, TaskId},
-    task::{Extended, Lease, LeaseKey, OpenTasks, ReadyTask, Report, Resumed, TaskStore, Verdict, Wanted},
+    task::{Extended, HeldTask, Lease, LeaseKey, OpenTasks, ReadyTask, Report, Resumed, TaskStore, Verdict, Wanted},
 };
+use fettle_store_rows::task::Fence;
 use jiff::Timestamp;
+use serde_json::Value;
 
 pub(crate) use self::held::subject;
 use crate::{
     PostgresStore, row,
+    task::held::Held,
     unit::{Asking, Unit},
 };
 
@@ -120,6 +123,25 @@ impl TaskStore for PostgresStore {
         context: Context,
     ) -> Result<Verdict, StoreError> {
         self.writer.run_together(&self.endings, finish::Told { lease, outcome, context }).await
+    }
+
+    async fn held_task(&self, lease: LeaseKey) -> Result<Option<HeldTask>, StoreError> {
+        let bind = |query: Asking<Held>| query.bind(vec![lease.task_id.to_string()]);
+        let found = self.reader.one("held_task", held::LOOK, bind).await?;
+        found.filter(|held| held.fence(&lease) == Fence::Current).map(|held| held.task()).transpose()
+    }
+
+    async fn record_credential(
+        &self,
+        lease: LeaseKey,
+        details: Value,
+        context: Context,
+    ) -> Result<Verdict, StoreError> {
+        self.writer
+            .run("record_credential", (lease, details, context), |unit, (lease, details, context)| {
+                Box::pin(held::record_credential(unit, lease, details, context))
+            })
+            .await
     }
 
     async fn expire_leases(&self, context: Context) -> Result<u64, StoreError> {

@@ -10,11 +10,14 @@ use fettle_store::{
     id::{NodeId, TaskId},
     task::{Extended, LeaseKey, Resumed, Verdict},
 };
+use fettle_store_rows::task::Fence;
 pub(crate) use fettle_store_rows::task::Held;
 use jiff::Timestamp;
+use serde_json::Value;
+use sqlx::SqlitePool;
 use sqlx_macros::FromRow;
 
-use crate::{error::unavailable, lane::Together, operation::subject, row, writer::Unit};
+use crate::{audit, error::unavailable, lane::Together, operation::subject, row, writer::Unit};
 
 /// The columns of a task with its operation.
 macro_rules! held {
@@ -36,6 +39,30 @@ pub(crate) async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Held
         .fetch_optional(&mut unit.connection)
         .await
         .map_err(unavailable("task"))
+}
+
+/// The same beside the writer.
+pub(crate) async fn look(readers: &SqlitePool, task_id: TaskId) -> Result<Option<Held>, StoreError> {
+    sqlx::query_as(held!("task_id = $1"))
+        .bind(task_id.to_string())
+        .fetch_optional(readers)
+        .await
+        .map_err(unavailable("task"))
+}
+
+/// Writes down that a step is given a credential.
+pub(crate) async fn record_credential(
+    unit: &mut Unit,
+    lease: &LeaseKey,
+    details: Value,
+    context: &Context,
+) -> Result<Verdict, StoreError> {
+    let held = read(unit, lease.task_id).await?.filter(|held| held.fence(lease) == Fence::Current);
+    let Some(held) = held else { return Ok(Verdict::Stale) };
+    let context = Context { correlation_id: held.subject.correlation_id.clone(), ..context.clone() };
+    let task = format!("tasks/{}", lease.task_id);
+    audit::record_with(unit, &context, &held.subject.scope(), "credential.mint", &task, details);
+    Ok(Verdict::Accepted)
 }
 
 /// Reads tasks, with their ids; those that are not there are left out.

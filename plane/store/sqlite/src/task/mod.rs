@@ -18,9 +18,11 @@ use fettle_store::{
     change::Change,
     context::Context,
     id::{NodeId, TaskId},
-    task::{Extended, Lease, LeaseKey, OpenTasks, ReadyTask, Report, Resumed, TaskStore, Verdict, Wanted},
+    task::{Extended, HeldTask, Lease, LeaseKey, OpenTasks, ReadyTask, Report, Resumed, TaskStore, Verdict, Wanted},
 };
+use fettle_store_rows::task::Fence;
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::{SqliteStore, error::unavailable, row};
 
@@ -99,6 +101,24 @@ impl TaskStore for SqliteStore {
         context: Context,
     ) -> Result<Verdict, StoreError> {
         self.writer.run_together(&self.endings, finish::Told { lease, outcome, context }).await
+    }
+
+    async fn held_task(&self, lease: LeaseKey) -> Result<Option<HeldTask>, StoreError> {
+        let found = held::look(&self.readers, lease.task_id).await?;
+        found.filter(|held| held.fence(&lease) == Fence::Current).map(|held| held.task()).transpose()
+    }
+
+    async fn record_credential(
+        &self,
+        lease: LeaseKey,
+        details: Value,
+        context: Context,
+    ) -> Result<Verdict, StoreError> {
+        self.writer
+            .run("record_credential", move |unit| {
+                Box::pin(async move { held::record_credential(unit, &lease, details, &context).await })
+            })
+            .await
     }
 
     async fn expire_leases(&self, context: Context) -> Result<u64, StoreError> {
