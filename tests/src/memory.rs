@@ -45,14 +45,18 @@ fn mappings(id: u32) -> Vec<Found> {
         if first.contains('-') && !first.ends_with(':') {
             all.push(Found { mapping: line.to_owned(), flags: Vec::new(), written: 0 });
         } else if let (true, Some(last)) = (matches!(first, "Rss:" | "Swap:"), all.last_mut()) {
-            last.written += line.split_whitespace().nth(1).and_then(|size| size.parse::<u64>().ok()).unwrap_or_default();
+            last.written +=
+                line.split_whitespace().nth(1).and_then(|size| size.parse::<u64>().ok()).unwrap_or_default();
         } else if let (Some(flags), Some(last)) = (line.strip_prefix("VmFlags:"), all.last_mut()) {
             last.flags = flags.split_whitespace().map(str::to_owned).collect();
         }
     }
     all.retain(|found| {
         let fields: Vec<&str> = found.mapping.split_whitespace().collect();
-        found.written > 0 && fields[1].starts_with('r') && !found.mapping.ends_with("[vvar]") && !found.mapping.contains("[vsyscall]")
+        found.written > 0
+            && fields[1].starts_with('r')
+            && !found.mapping.ends_with("[vvar]")
+            && !found.mapping.contains("[vsyscall]")
     });
     all
 }

@@ -137,10 +137,8 @@ async fn a_credential_goes_with_its_artifact_alone_and_without_the_protection_wi
     let wanted = json!({"credential_type": "oci_pull", "scope": mine.to_string()});
     let minted = task.run(("token", "credential-mint"), &mint, &wanted).await.unwrap();
     let handle = minted["credential"].as_str().unwrap();
-    let grants = format!(
-        "{{transfer: {{hosts: ['{}'], credentials: [oci_pull]}}, files: {{write: [data]}}}}",
-        proxy.address()
-    );
+    let grants =
+        format!("{{transfer: {{hosts: ['{}'], credentials: [oci_pull]}}, files: {{write: [data]}}}}", proxy.address());
     let carried = async |reference: &Reference, destination: &str| {
         let before = proxy.heads().len();
         let input = json!({"reference": reference.to_string(), "destination": destination, "credential": handle});

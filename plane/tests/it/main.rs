@@ -9,6 +9,7 @@
 
 mod access;
 mod conformance;
+mod credentials;
 mod definitions;
 mod description;
 mod disorder;

@@ -40,7 +40,7 @@ const CHALLENGE: [u8; 32] = [7; 32];
 pub(crate) struct FakeHost {
     pub(crate) id: String,
     pub(crate) name: String,
-    member: Arc<Member>,
+    pub(crate) member: Arc<Member>,
     client: Client,
 }
 

@@ -24,10 +24,14 @@ pub(crate) struct Member {
     pub(crate) authorities: Roots,
 }
 
+/// A connection to the plane here over this TLS.
+pub(crate) fn connection(plane: SocketAddr, config: ClientConfig) -> Channel {
+    channel::lazy(&plane.to_string(), PLANE_NAME.try_into().unwrap(), Arc::new(config)).unwrap()
+}
+
 /// Calls the plane here over this TLS.
 pub(crate) fn client(plane: SocketAddr, config: ClientConfig) -> Client {
-    let name = PLANE_NAME.try_into().unwrap();
-    NodeProtocolClient::new(channel::lazy(&plane.to_string(), name, Arc::new(config)).unwrap())
+    NodeProtocolClient::new(connection(plane, config))
 }
 
 /// A message with a bearer token.
@@ -61,8 +65,13 @@ impl Member {
 
     /// Calls a plane as this node.
     pub(crate) fn client(&self, plane: SocketAddr) -> Client {
+        client(plane, self.config())
+    }
+
+    /// The TLS in which this node shows itself.
+    pub(crate) fn config(&self) -> ClientConfig {
         let own = Own { chain: vec![self.certificate.clone()], key: &self.key };
-        client(plane, tls::client(&self.authorities, Some(&own)).unwrap())
+        tls::client(&self.authorities, Some(&own)).unwrap()
     }
 
     /// Calls a plane as nobody.
