@@ -360,6 +360,14 @@ impl Fleet {
             .await
     }
 
+    /// Follows the events of an operation until it is over, as whoever waits for it does.
+    pub async fn follow(&self, id: &str) {
+        let path = format!("/api/v1/projects/demo/operations/{id}/events?follow=true");
+        let response = self.send(Method::GET, &path, &self.member, None).await.expect("the plane answers");
+        let events = response.text().await.expect("the stream comes to its end");
+        assert!(events.contains("event: end"), "{events}");
+    }
+
     /// Waits until an operation is as `check` wants it.
     pub async fn until(&self, id: &str, check: impl Fn(&Value) -> bool) -> Value {
         let limit = PATIENCE * 2;
