@@ -167,17 +167,33 @@ impl Administration {
     /// # Errors
     /// When there is none.
     pub async fn revoke_token(&self, id_or_name: &str) -> Result<Token, AdministrationError> {
-        let tokens = self.store.tokens().await?;
-        let named = |token: &&Token| token.name == id_or_name && token.revoked_at.is_none();
-        let id = match id_or_name.parse::<TokenId>() {
-            Ok(id) => id,
-            Err(_) => tokens
-                .iter()
-                .find(named)
-                .map(|token| token.id)
-                .ok_or_else(|| StoreError::not_found("token", id_or_name))?,
-        };
+        let id = self.token_id(id_or_name).await?;
         Ok(self.store.revoke_token(id, self.context()?).await?)
+    }
+
+    /// Gives a token another secret, by id or by the name of one that is still valid. The secret that it has stays good for
+    /// `overlap`. The new one is not kept.
+    ///
+    /// # Errors
+    /// When there is none, or it is not valid any more.
+    pub async fn rotate_token(
+        &self,
+        id_or_name: &str,
+        overlap: Duration,
+    ) -> Result<(Token, Secret), AdministrationError> {
+        let id = self.token_id(id_or_name).await?;
+        let secret = Secret::generate(&self.clock, Purpose::Token)?;
+        let rotated = self.store.rotate_token(id, secret.hash(), self.end(overlap), self.context()?).await?;
+        Ok((rotated, secret))
+    }
+
+    async fn token_id(&self, id_or_name: &str) -> Result<TokenId, AdministrationError> {
+        if let Ok(id) = id_or_name.parse() {
+            return Ok(id);
+        }
+        let tokens = self.store.tokens().await?;
+        let named = tokens.iter().find(|token| token.name == id_or_name && token.revoked_at.is_none());
+        Ok(named.map(|token| token.id).ok_or_else(|| StoreError::not_found("token", id_or_name))?)
     }
 
     /// Creates a token with which `uses` nodes can join. The secret is not kept.

@@ -20,7 +20,7 @@ use crate::{
     deprecation::Moves,
     dispatch::{Holdings, Wakeups, expiry},
     identity::{
-        Projects, Rates,
+        Projects, Rates, TokenUses,
         authorities::{Authorities, IdentityError},
         openid::{OpenId, OpenIdError},
         task_key::TaskKey,
@@ -174,6 +174,7 @@ impl Plane {
             metrics,
             rego,
             rates: Rates::new(config.rate_limit),
+            token_uses: TokenUses::default(),
             shutdown: CancellationToken::new(),
             config,
         });

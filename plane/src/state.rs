@@ -16,7 +16,7 @@ use crate::{
     config::PlaneConfig,
     deprecation::Moves,
     dispatch::{Holdings, Wakeups},
-    identity::{Projects, Rates, authorities::Authorities, openid::OpenId, task_key::TaskKey},
+    identity::{Projects, Rates, TokenUses, authorities::Authorities, openid::OpenId, task_key::TaskKey},
     node::{CredentialDesk, Nodes, Refusals},
     observation::PlaneMetrics,
     policy::rego::Rego,
@@ -55,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) metrics: Arc<PlaneMetrics>,
     /// An organisation's own rules.
     pub(crate) rego: Rego,
+    /// When the last use of each token was written down.
+    pub(crate) token_uses: TokenUses,
     /// How often each token may ask.
     pub(crate) rates: Rates,
     /// Ends streams and timers.

@@ -20,6 +20,15 @@ pub(super) enum TokenCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Gives a token another secret, and prints it. It is not kept and cannot be shown again. Name, role and end stay, and
+    /// the secret that it has stays good for a while, so that whoever uses it can be told the new one.
+    Rotate {
+        /// Its id or its name.
+        token: String,
+        /// How long the secret that it has stays good; `0s` is not at all, for one that somebody else may know.
+        #[arg(long, value_name = "DURATION", value_parser = |text: &str| humantime::parse_duration(text), default_value = "24h")]
+        overlap: Duration,
+    },
     /// Makes a token useless, for good.
     Revoke {
         /// Its id or its name.
@@ -95,6 +104,10 @@ impl TokenCommand {
                 super::print(secret.reveal())
             }
             Self::List { json } => list(&administration.tokens().await?, json),
+            Self::Rotate { token, overlap } => {
+                let (_, secret) = administration.rotate_token(&token, overlap).await?;
+                super::print(secret.reveal())
+            }
             Self::Revoke { token } => {
                 let revoked = administration.revoke_token(&token).await?;
                 super::print(&format!("token {} ({}) is revoked", revoked.id, revoked.name))
@@ -114,12 +127,13 @@ fn list(tokens: &[Token], json: bool) -> anyhow::Result<()> {
         let document = document(token);
         let text = |name: &str| document[name].as_str().unwrap_or("-").to_owned();
         super::print(&format!(
-            "{}  {:<14}  {:<20}  {}/{}  expires {}  revoked {}",
+            "{}  {:<14}  {:<20}  {}/{}  used {}  expires {}  revoked {}",
             text("id"),
             text("role"),
             text("name"),
             text("org_id"),
             text("project_id"),
+            text("used_at"),
             text("expires_at"),
             text("revoked_at")
         ))?;
@@ -140,6 +154,7 @@ fn document(token: &Token) -> serde_json::Value {
         "org_id": org_id,
         "project_id": project_id,
         "created_at": token.created_at,
+        "used_at": token.used_at,
         "expires_at": token.expires_at,
         "revoked_at": token.revoked_at,
     })

@@ -22,6 +22,7 @@ use super::{
     openid::NotLetIn,
     secret,
     table::{self, Need, Row},
+    uses,
 };
 use crate::{
     api::{Problem, correlation::CorrelationId},
@@ -97,7 +98,9 @@ async fn admit(
         _ => {
             let token = state.store.token_by_hash(SecretHash::of(&token)).await?;
             let valid = token.filter(|token| token.is_valid_at(state.clock.now()));
-            Caller::with_token(valid.ok_or_else(Problem::unauthenticated)?, correlation_id, state.clone())
+            let valid = valid.ok_or_else(Problem::unauthenticated)?;
+            uses::note(state, &valid);
+            Caller::with_token(valid, correlation_id, state.clone())
         }
     };
     state.rates.take(caller.rated()).map_err(Problem::too_many)?;

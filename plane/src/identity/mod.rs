@@ -9,8 +9,10 @@ mod rates;
 pub(crate) mod secret;
 pub(crate) mod table;
 pub(crate) mod task_key;
+mod uses;
 
 pub(crate) use authorise::authorise;
 pub(crate) use caller::{Caller, InProject, InTenant, OfNode};
 pub(crate) use projects::Projects;
 pub(crate) use rates::Rates;
+pub(crate) use uses::TokenUses;

@@ -74,6 +74,8 @@ pub struct Token {
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// When it was used last, give or take a minute.
+    pub used_at: Option<Timestamp>,
 }
 
 /// A join token to be created.
@@ -146,7 +148,27 @@ pub trait TokenStore: Send + Sync {
     /// `NotFound`.
     async fn revoke_token(&self, id: TokenId, context: Context) -> Result<Token, StoreError>;
 
-    /// The token with this secret, valid or not.
+    /// Gives a token another secret. The one that it has stays good until `overlap_until`; one from before that counts no
+    /// more.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` when the token is not valid any more.
+    async fn rotate_token(
+        &self,
+        id: TokenId,
+        hash: SecretHash,
+        overlap_until: Timestamp,
+        context: Context,
+    ) -> Result<Token, StoreError>;
+
+    /// Notes that a token was used at `context.at`.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn record_token_use(&self, id: TokenId, context: Context) -> Result<(), StoreError>;
+
+    /// The token with this secret, valid or not. With the secret that it had before it was rotated, it ends when that
+    /// secret does.
     ///
     /// # Errors
     /// When the store does not answer.

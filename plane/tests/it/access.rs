@@ -4,7 +4,7 @@ use fettle_plane::administration::{Access, ProjectRole};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::support::{in_project, plane, request};
+use crate::support::{in_project, plane, request, within};
 
 #[tokio::test]
 async fn nothing_is_answered_without_a_valid_token() {
@@ -26,6 +26,32 @@ async fn nothing_is_answered_without_a_valid_token() {
         (StatusCode::UNAUTHORIZED, &"Bearer")
     );
     assert_eq!(answer.headers()["content-type"], "application/problem+json");
+}
+
+#[tokio::test]
+async fn a_rotated_token_opens_the_same_with_both_secrets_for_a_while_and_its_use_is_noted() {
+    let plane = plane().await;
+    let administration = plane.administration().await;
+    let (_, first) = administration.create_token("ci", Access::PlatformAdmin, None).await.unwrap();
+    let path = "/api/v1/nodes";
+    let status = async |secret: &str| plane.call(secret, Method::GET, path, None).await.0;
+    let (_, second) = administration.rotate_token("ci", std::time::Duration::from_secs(3600)).await.unwrap();
+    for secret in [&first, &second] {
+        assert_eq!(status(secret.reveal()).await, StatusCode::OK);
+    }
+    // Somebody else may know it: nothing of it is left.
+    let (_, third) = administration.rotate_token("ci", std::time::Duration::ZERO).await.unwrap();
+    for (secret, expected) in
+        [(&first, StatusCode::UNAUTHORIZED), (&second, StatusCode::UNAUTHORIZED), (&third, StatusCode::OK)]
+    {
+        assert_eq!(status(secret.reveal()).await, expected);
+    }
+    within(async {
+        while administration.tokens().await.unwrap().iter().all(|token| token.name != "ci" || token.used_at.is_none()) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn program(data: &std::path::Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fettle-plane")).arg("--data").arg(data).args(arguments).output().unwrap()
@@ -31,12 +31,18 @@ fn tokens_are_made_listed_and_revoked() {
     assert_eq!(listed["items"][0]["role"], "project_member");
     assert_eq!(listed["items"][0]["project_id"], "demo");
     assert!(!listed.to_string().contains(secret));
+    let rotated = program(data, &["token", "rotate", "ci", "--overlap", "1h"]);
+    assert!(rotated.status.success() && text(&rotated.stdout).starts_with("fettle_"));
+    let listed = list();
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1, "one token, as before");
+    let item = &listed["items"][0];
+    assert_eq!((&item["name"], &item["used_at"]), (&json!("ci"), &Value::Null));
     assert!(program(data, &["token", "revoke", "ci"]).status.success());
     assert!(list()["items"][0]["revoked_at"].is_string());
     let trail = program(data, &["audit", "--json"]);
     let actions: Vec<Value> = text(&trail.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let actions: Vec<_> = actions.iter().map(|row| row["action"].as_str().unwrap()).collect();
-    assert_eq!(actions, ["project.create", "token.create", "token.revoke"]);
+    assert_eq!(actions, ["project.create", "token.create", "token.rotate", "token.revoke"]);
     audit_is_verified(data);
     let twice = program(data, &["token", "revoke", "nobody"]);
     assert_eq!((twice.status.code(), text(&twice.stderr)), (Some(1), "error: there is no token `nobody`"));
@@ -46,7 +52,7 @@ fn tokens_are_made_listed_and_revoked() {
 fn audit_is_verified(data: &std::path::Path) {
     let verified = program(data, &["audit", "--verify", "--json"]);
     let verified: Value = serde_json::from_slice(&verified.stdout).unwrap();
-    assert_eq!((&verified["linked"], &verified["unlinked"]), (&Value::from(3), &Value::from(0)));
+    assert_eq!((&verified["linked"], &verified["unlinked"]), (&Value::from(4), &Value::from(0)));
     let head = verified["head"].as_str().unwrap();
     assert!(program(data, &["audit", "--verify", "--head", head]).status.success());
     let other = format!("sha256:{}", "0".repeat(64));

@@ -166,6 +166,8 @@ verbs! { TokenStore {
     fn create_token(token: NewToken, context: Context) -> Token;
     fn tokens() -> Vec<Token>;
     fn revoke_token(id: TokenId, context: Context) -> Token;
+    fn rotate_token(id: TokenId, hash: SecretHash, overlap_until: Timestamp, context: Context) -> Token;
+    fn record_token_use(id: TokenId, context: Context) -> ();
     fn token_by_hash(hash: SecretHash) -> Option<Token>;
     fn create_join_token(token: NewJoinToken, context: Context) -> ();
 }}

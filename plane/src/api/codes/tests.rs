@@ -3,7 +3,7 @@ use std::{collections::BTreeSet, fmt::Write as _, path::Path};
 use super::CODES;
 
 /// Conflicts of stores that no endpoint answers: they are said to nodes, or on the command line.
-const NOT_OF_THE_API: [&str; 8] = [
+const NOT_OF_THE_API: [&str; 14] = [
     "node.key_taken",
     "node.name_taken",
     "node.revoked",
@@ -12,6 +12,12 @@ const NOT_OF_THE_API: [&str; 8] = [
     "task.step_not_succeeded",
     "token.name_taken",
     "node_set.unknown",
+    "token.not_valid",
+    "lease.stale",
+    "credential.provider_malformed",
+    "credential.provider_unavailable",
+    "credential.scope",
+    "credential.too_many",
 ];
 
 /// Every code that was ever in a release. Lines are added, and never taken away.

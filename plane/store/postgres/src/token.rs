@@ -9,7 +9,8 @@ use fettle_store::{
     secret::SecretHash,
     token::{Access, NewJoinToken, NewToken, Token, TokenStore},
 };
-use fettle_store_rows::token::{TokenRow, columns, created, name_taken};
+use fettle_store_rows::token::{TokenRow, columns, created, name_taken, not_valid};
+use jiff::Timestamp;
 
 use crate::{
     PostgresStore, audit,
@@ -18,13 +19,39 @@ use crate::{
     unit::{Asking, Unit},
 };
 
+/// The columns of a token, found by its newest secret or in no way at all.
 macro_rules! tokens {
     ($rest:literal) => {
+        tokens!("NULL::bigint", $rest)
+    };
+    ($superseded:literal, $rest:literal) => {
         concat!(
-            "SELECT token_id, name, role, org_id, project_id, created_at, expires_at, revoked_at FROM tokens ",
+            "SELECT token_id, name, role, org_id, project_id, created_at, expires_at, revoked_at, used_at, ",
+            $superseded,
+            " AS superseded_until FROM tokens ",
             $rest
         )
     };
+}
+
+async fn rotate(
+    unit: &mut Unit,
+    (id, hash, overlap_until): (TokenId, SecretHash, Timestamp),
+    context: &Context,
+) -> Result<Token, StoreError> {
+    let sql = tokens!("WHERE token_id = $1 FOR UPDATE");
+    let found = unit.look_for(sql, |query: Asking<TokenRow>| query.bind(id.to_string())).await?;
+    let token = found.ok_or_else(|| StoreError::not_found("token", id))?.token()?;
+    if !token.is_valid_at(context.at) {
+        return Err(not_valid(id));
+    }
+    unit.execute(
+        "UPDATE tokens SET previous_hash = secret_hash, previous_until = $3, secret_hash = $2 WHERE token_id = $1",
+        |query| query.bind(id.to_string()).bind(hash.hex()).bind(overlap_until.as_millisecond()),
+    )
+    .await?;
+    audit::record(unit, context, audit::PLATFORM, "token.rotate", &format!("tokens/{id}"));
+    Ok(token)
 }
 
 async fn create(unit: &mut Unit, token: &NewToken, context: &Context) -> Result<Token, StoreError> {
@@ -60,7 +87,8 @@ async fn revoke(unit: &mut Unit, id: TokenId, context: &Context) -> Result<Token
     let found = unit
         .change_one(
             "UPDATE tokens SET revoked_at = coalesce(revoked_at, $2) WHERE token_id = $1
-             RETURNING token_id, name, role, org_id, project_id, created_at, expires_at, revoked_at",
+             RETURNING token_id, name, role, org_id, project_id, created_at, expires_at, revoked_at, used_at,
+                 NULL::bigint AS superseded_until",
             |query: Asking<TokenRow>| query.bind(id.to_string()).bind(context.at.as_millisecond()),
         )
         .await?;
@@ -114,9 +142,42 @@ impl TokenStore for PostgresStore {
         self.writer.run("revoke_token", (id, context), |unit, (id, context)| Box::pin(revoke(unit, *id, context))).await
     }
 
+    async fn rotate_token(
+        &self,
+        id: TokenId,
+        hash: SecretHash,
+        overlap_until: Timestamp,
+        context: Context,
+    ) -> Result<Token, StoreError> {
+        self.writer
+            .run("rotate_token", ((id, hash, overlap_until), context), |unit, (asked, context)| {
+                Box::pin(rotate(unit, *asked, context))
+            })
+            .await
+    }
+
+    async fn record_token_use(&self, id: TokenId, context: Context) -> Result<(), StoreError> {
+        self.writer
+            .run("record_token_use", (id, context), |unit, (id, context)| {
+                Box::pin(async move {
+                    unit.execute(
+                        "UPDATE tokens SET used_at = greatest(coalesce(used_at, 0), $2) WHERE token_id = $1",
+                        |query| query.bind(id.to_string()).bind(context.at.as_millisecond()),
+                    )
+                    .await
+                    .map(drop)
+                })
+            })
+            .await
+    }
+
     async fn token_by_hash(&self, hash: SecretHash) -> Result<Option<Token>, StoreError> {
         let bind = |query: Asking<TokenRow>| query.bind(hash.hex());
-        let found = self.reader.one("token_by_hash", tokens!("WHERE secret_hash = $1"), bind).await?;
+        let sql = tokens!(
+            "CASE WHEN secret_hash = $1 THEN NULL ELSE previous_until END",
+            "WHERE secret_hash = $1 OR previous_hash = $1"
+        );
+        let found = self.reader.one("token_by_hash", sql, bind).await?;
         found.map(TokenRow::token).transpose()
     }
 

@@ -3,6 +3,7 @@
 use fettle_store::{
     StoreError,
     context::Context,
+    id::TokenId,
     token::{Access, NewToken, ProjectRole, Token},
 };
 use sqlx_macros::FromRow;
@@ -22,6 +23,9 @@ pub struct TokenRow {
     created_at: i64,
     expires_at: Option<i64>,
     revoked_at: Option<i64>,
+    used_at: Option<i64>,
+    /// When the secret ends by which it was found, where that is not the newest.
+    superseded_until: Option<i64>,
 }
 
 /// A role that this version does not know, or without its scope.
@@ -53,8 +57,9 @@ impl TokenRow {
             access: self.access()?,
             id: row::parse(WHAT, &self.token_id)?,
             created_at: row::time(WHAT, self.created_at)?,
-            expires_at: row::optional_time(WHAT, self.expires_at)?,
+            expires_at: row::optional_time(WHAT, self.expires_at.into_iter().chain(self.superseded_until).min())?,
             revoked_at: row::optional_time(WHAT, self.revoked_at)?,
+            used_at: row::optional_time(WHAT, self.used_at)?,
             name: self.name,
         })
     }
@@ -80,7 +85,17 @@ pub fn created(new: &NewToken, context: &Context) -> Token {
         created_at: context.at,
         expires_at: new.expires_at,
         revoked_at: None,
+        used_at: None,
     }
+}
+
+/// The token is no longer valid, so it gets no other secret.
+#[must_use]
+pub fn not_valid(id: TokenId) -> StoreError {
+    StoreError::conflict(
+        "token.not_valid",
+        format!("token `{id}` is revoked or has expired; create another one in its place"),
+    )
 }
 
 /// A token that is not revoked has this name.

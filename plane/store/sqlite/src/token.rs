@@ -9,9 +9,58 @@ use fettle_store::{
     secret::SecretHash,
     token::{Access, NewJoinToken, NewToken, Token, TokenStore},
 };
-use fettle_store_rows::token::{TokenRow, columns, created, name_taken};
+use fettle_store_rows::token::{TokenRow, columns, created, name_taken, not_valid};
+use jiff::Timestamp;
 
 use crate::{SqliteStore, audit, error::unavailable, project, row, writer::Unit};
+
+/// The columns of a token, found by its newest secret or in no way at all.
+macro_rules! tokens {
+    ($rest:literal) => {
+        tokens!("NULL", $rest)
+    };
+    ($superseded:literal, $rest:literal) => {
+        concat!(
+            "SELECT token_id, name, role, org_id, project_id, created_at, expires_at, revoked_at, used_at, ",
+            $superseded,
+            " AS superseded_until FROM tokens ",
+            $rest
+        )
+    };
+}
+
+async fn find(unit: &mut Unit, id: TokenId) -> Result<Token, StoreError> {
+    let found: Option<TokenRow> = sqlx::query_as(tokens!("WHERE token_id = $1"))
+        .bind(id.to_string())
+        .fetch_optional(&mut unit.connection)
+        .await
+        .map_err(unavailable("token"))?;
+    found.ok_or_else(|| StoreError::not_found("token", id))?.token()
+}
+
+async fn rotate(
+    unit: &mut Unit,
+    id: TokenId,
+    hash: SecretHash,
+    overlap_until: Timestamp,
+    context: &Context,
+) -> Result<Token, StoreError> {
+    let token = find(unit, id).await?;
+    if !token.is_valid_at(context.at) {
+        return Err(not_valid(id));
+    }
+    sqlx::query(
+        "UPDATE tokens SET previous_hash = secret_hash, previous_until = $3, secret_hash = $2 WHERE token_id = $1",
+    )
+    .bind(id.to_string())
+    .bind(hash.hex())
+    .bind(overlap_until.as_millisecond())
+    .execute(&mut unit.connection)
+    .await
+    .map_err(unavailable("rotate_token"))?;
+    audit::record(unit, context, audit::PLATFORM, "token.rotate", &format!("tokens/{id}"));
+    Ok(token)
+}
 
 async fn create(unit: &mut Unit, token: &NewToken, context: &Context) -> Result<Token, StoreError> {
     if let Access::Project { project, .. } = &token.access {
@@ -41,16 +90,13 @@ async fn create(unit: &mut Unit, token: &NewToken, context: &Context) -> Result<
 }
 
 async fn revoke(unit: &mut Unit, id: TokenId, context: &Context) -> Result<Token, StoreError> {
-    let found: Option<TokenRow> = sqlx::query_as(
-        "UPDATE tokens SET revoked_at = coalesce(revoked_at, $2) WHERE token_id = $1
-         RETURNING token_id, name, role, org_id, project_id, created_at, expires_at, revoked_at",
-    )
-    .bind(id.to_string())
-    .bind(context.at.as_millisecond())
-    .fetch_optional(&mut unit.connection)
-    .await
-    .map_err(unavailable("revoke_token"))?;
-    let token = found.ok_or_else(|| StoreError::not_found("token", id))?.token()?;
+    sqlx::query("UPDATE tokens SET revoked_at = coalesce(revoked_at, $2) WHERE token_id = $1")
+        .bind(id.to_string())
+        .bind(context.at.as_millisecond())
+        .execute(&mut unit.connection)
+        .await
+        .map_err(unavailable("revoke_token"))?;
+    let token = find(unit, id).await?;
     audit::record(unit, context, audit::PLATFORM, "token.revoke", &format!("tokens/{id}"));
     Ok(token)
 }
@@ -88,13 +134,10 @@ impl TokenStore for SqliteStore {
     }
 
     async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
-        let rows: Vec<TokenRow> = sqlx::query_as(
-            "SELECT token_id, name, role, org_id, project_id, created_at, expires_at, revoked_at
-             FROM tokens ORDER BY token_id DESC",
-        )
-        .fetch_all(&self.readers)
-        .await
-        .map_err(unavailable("tokens"))?;
+        let rows: Vec<TokenRow> = sqlx::query_as(tokens!("ORDER BY token_id DESC"))
+            .fetch_all(&self.readers)
+            .await
+            .map_err(unavailable("tokens"))?;
         rows.into_iter().map(TokenRow::token).collect()
     }
 
@@ -102,11 +145,41 @@ impl TokenStore for SqliteStore {
         self.writer.run("revoke_token", move |unit| Box::pin(async move { revoke(unit, id, &context).await })).await
     }
 
+    async fn rotate_token(
+        &self,
+        id: TokenId,
+        hash: SecretHash,
+        overlap_until: Timestamp,
+        context: Context,
+    ) -> Result<Token, StoreError> {
+        self.writer
+            .run("rotate_token", move |unit| {
+                Box::pin(async move { rotate(unit, id, hash, overlap_until, &context).await })
+            })
+            .await
+    }
+
+    async fn record_token_use(&self, id: TokenId, context: Context) -> Result<(), StoreError> {
+        self.writer
+            .run("record_token_use", move |unit| {
+                Box::pin(async move {
+                    sqlx::query("UPDATE tokens SET used_at = max(coalesce(used_at, 0), $2) WHERE token_id = $1")
+                        .bind(id.to_string())
+                        .bind(context.at.as_millisecond())
+                        .execute(&mut unit.connection)
+                        .await
+                        .map(drop)
+                        .map_err(unavailable("record_token_use"))
+                })
+            })
+            .await
+    }
+
     async fn token_by_hash(&self, hash: SecretHash) -> Result<Option<Token>, StoreError> {
-        let found: Option<TokenRow> = sqlx::query_as(
-            "SELECT token_id, name, role, org_id, project_id, created_at, expires_at, revoked_at
-             FROM tokens WHERE secret_hash = $1",
-        )
+        let found: Option<TokenRow> = sqlx::query_as(tokens!(
+            "CASE WHEN secret_hash = $1 THEN NULL ELSE previous_until END",
+            "WHERE secret_hash = $1 OR previous_hash = $1"
+        ))
         .bind(hash.hex())
         .fetch_optional(&self.readers)
         .await

@@ -31,7 +31,7 @@ macro_rules! laws {
                 a_draft_is_amended_until_it_is_published, a_draft_stays_the_version_that_it_is,
                 a_version_is_deprecated_then_retired, no_operation_is_made_of_a_retired_version;
             tokens: a_name_is_unique_until_it_is_revoked, a_revoked_or_expired_token_is_not_valid,
-                a_project_keeps_its_organisation;
+                a_project_keeps_its_organisation, a_rotated_secret_ends_after_its_overlap, the_last_use_is_remembered;
             nodes: a_join_token_is_used_up, a_lost_answer_does_not_use_a_join_token_up_twice, a_name_is_not_taken_over,
                 an_expired_join_token_joins_nobody, a_heartbeat_is_remembered, a_certificate_is_remembered,
                 a_revoked_node_gets_no_certificate, a_key_belongs_to_one_node,

@@ -22,6 +22,9 @@ use sqlx::{Connection as _, SqliteConnection, migrate::Migrator, sqlite::SqliteC
 
 static ALL: Migrator = sqlx_macros::migrate!("./migrations");
 
+const JOIN_TOKEN: &str = "INSERT INTO join_tokens (join_token_id, secret_hash, uses_left, created_at, expires_at)
+    VALUES ('J', 'hash', 1, 1, 9)";
+
 /// An operation of two steps that its node runs: the first has succeeded. Columns of the first version only.
 async fn fill(connection: &mut SqliteConnection, version: i64) {
     let node = fixture::joining(1, "node-1", 2);
@@ -39,7 +42,7 @@ async fn fill(connection: &mut SqliteConnection, version: i64) {
     let status = if version < 4 { "active" } else { "published" };
     let rows = [
         "INSERT INTO projects VALUES ('demo', 'default', 1)".to_owned(),
-        "INSERT INTO join_tokens VALUES ('J', 'hash', 1, NULL, NULL, 1, 9)".to_owned(),
+        JOIN_TOKEN.to_owned(),
         format!(
             "INSERT INTO nodes (node_id, name, secret_hash, join_token_id, host_version, capabilities, slots,
                  registered_at) VALUES ('{}', 'node-1', '{}', 'J', '1', '{{}}', 2, 1)",
