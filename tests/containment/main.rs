@@ -11,6 +11,7 @@ mod plane;
 #[path = "../../host/tests/it/support/plane.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod taken_over;
+mod tenant;
 
 use std::{sync::Arc, time::Duration};
 

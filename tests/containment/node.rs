@@ -8,9 +8,13 @@ use fettle_wire::node::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Status};
+use tonic::{Code, Status, body::Body, codegen::http};
+use tower::ServiceExt as _;
 
-use crate::{Ground, PATIENCE, code, facts, member::Member};
+use crate::{
+    Ground, PATIENCE, code, facts,
+    member::{Member, connection},
+};
 
 const TASK: &str = "01K00000000000000000000001";
 
@@ -136,4 +140,62 @@ async fn a_thousand_renewals_are_a_thousand_certificates_and_no_call_fails() {
         serials.insert(fettle_identity::Peer::read(&member.certificate).unwrap().serial);
     }
     assert_eq!(serials.len(), 1000);
+}
+
+#[tokio::test]
+async fn a_question_that_comes_late_does_not_take_the_place_of_the_certificate_that_the_node_has() {
+    let ground = Ground::new().await;
+    let first = ground.member("node-a").await;
+    let plane = ground.plane.node_address();
+    let renewed = async |by: &Member| {
+        let key = fettle_identity::Key::generate().unwrap();
+        let renew = RenewRequest { node_id: by.node_id.clone(), certificate_request: key.request().unwrap() };
+        let answer = by.client(plane).renew(renew).await?.into_inner();
+        Ok::<_, Status>(Member::given(by.node_id.clone(), key, answer.credentials.unwrap()))
+    };
+    let beat = async |member: &Member| {
+        let beat = HeartbeatRequest { node_id: member.node_id.clone(), clock_milliseconds: 0 };
+        member.client(plane).heartbeat(beat).await.map(drop)
+    };
+    // Nobody has heard the answer: whoever asked may ask again.
+    drop(renewed(&first).await.unwrap());
+    let second = renewed(&first).await.unwrap();
+    beat(&second).await.unwrap();
+    let late = renewed(&first).await.err().unwrap();
+    assert_eq!((late.code(), code(&late).as_str()), (Code::Unauthenticated, "node.certificate_outdated"));
+    beat(&second).await.unwrap();
+    // What was under way with the older one goes on.
+    beat(&first).await.unwrap();
+    assert!(renewed(&second).await.is_ok());
+    ground.is_audited("node.certificate_outdated").await;
+}
+
+/// A node that was taken over wants credentials that are not for it. What a lease, a step and a scope have to do with it is
+/// in `plane/tests/it/credentials.rs`.
+#[tokio::test]
+async fn a_node_has_no_credential_minted_in_another_nodes_name_or_for_a_task_that_it_does_not_hold() {
+    let ground = Ground::new().await;
+    let (own, other) = (ground.member("node-a").await, ground.member("node-b").await);
+    let question = serde_json::json!({
+        "epoch": 1, "operation_id": TASK, "step_id": "token", "credential_type": "hf_token", "scope": "meta/llama",
+    });
+    let ask = async |node_id: &str| {
+        let request = http::Request::builder()
+            .method(http::Method::POST)
+            .uri(fettle_wire::credential::mint_path(node_id, TASK))
+            .header("content-type", "application/json")
+            .body(Body::new(question.to_string()))
+            .unwrap();
+        let channel = connection(ground.plane.node_address(), own.config());
+        let response = channel.oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = axum::body::to_bytes(axum::body::Body::new(response.into_body()), 1 << 16).await.unwrap();
+        let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        (status, problem["code"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(ask(&other.node_id).await, (403, "node.other_node".to_owned()));
+    assert_eq!(ask(&own.node_id).await, (409, "lease.stale".to_owned()));
+    for code in ["node.other_node", "lease.stale"] {
+        ground.is_audited(code).await;
+    }
 }

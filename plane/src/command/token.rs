@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use fettle_model::name::Label;
 use serde_json::json;
 
 use super::place::Place;
-use crate::administration::{Access, ProjectRole, Token};
+use crate::{
+    administration::{Access, Token},
+    identity::role::RoleName,
+};
 
 /// Tokens of people and programs.
 #[derive(Debug, Subcommand)]
@@ -44,7 +47,7 @@ pub(super) struct Create {
     name: String,
     /// What it may do.
     #[arg(long, value_enum)]
-    role: Role,
+    role: RoleName,
     /// The project of a project role. It is created when it is new.
     #[arg(long)]
     project: Option<Label>,
@@ -56,50 +59,12 @@ pub(super) struct Create {
     expires: Option<Duration>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum Role {
-    /// Everything, and the definitions.
-    PlatformAdmin,
-    /// All projects of one organisation.
-    TenantAdmin,
-    /// One project: submit, cancel, look.
-    ProjectAdmin,
-    /// One project: submit, cancel, look.
-    ProjectMember,
-    /// One project: look.
-    ProjectViewer,
-}
-
-impl Create {
-    fn access(&self) -> anyhow::Result<Access> {
-        let role = match self.role {
-            Role::PlatformAdmin if self.project.is_none() && self.org.is_none() => return Ok(Access::PlatformAdmin),
-            Role::PlatformAdmin => {
-                anyhow::bail!("a platform_admin reaches everything; leave `--project` and `--org` out")
-            }
-            Role::TenantAdmin => {
-                let org_id = self.org.clone().filter(|_| self.project.is_none());
-                let org_id =
-                    org_id.ok_or_else(|| anyhow::anyhow!("a tenant_admin needs `--org`, and no `--project`"))?;
-                return Ok(Access::TenantAdmin { org_id });
-            }
-            Role::ProjectAdmin => ProjectRole::Admin,
-            Role::ProjectMember => ProjectRole::Member,
-            Role::ProjectViewer => ProjectRole::Viewer,
-        };
-        let project = super::named_project(self.project.clone(), self.org.clone())?;
-        let project = project.ok_or_else(|| anyhow::anyhow!("a project role needs `--project`"))?;
-        Ok(Access::Project { project, role })
-    }
-}
-
 impl TokenCommand {
     pub(super) async fn run(self, place: &Place) -> anyhow::Result<()> {
         let administration = place.open().await?;
         let done = match self {
             Self::Create(create) => {
-                let access = create.access()?;
+                let access = create.role.access(create.project, create.org)?;
                 let (_, secret) = administration.create_token(&create.name, access, create.expires).await?;
                 super::print(secret.reveal())
             }

@@ -6,6 +6,7 @@ mod caller;
 pub(crate) mod openid;
 mod projects;
 mod rates;
+pub(crate) mod role;
 pub(crate) mod secret;
 pub(crate) mod table;
 pub(crate) mod task_key;

@@ -10,12 +10,12 @@ use fettle_model::{
     name::Label,
 };
 use fettle_openid::{Identity, Issuer, IssuerError, Refusal, Verifier};
-use fettle_store::token::{Access, ProjectRole};
+use fettle_store::token::Access;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::administration::project;
+use super::role::RoleName;
 
 /// Why the document about issuers cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub enum OpenIdError {
         /// 1 for the first.
         number: usize,
         /// What is wrong, and the fix.
-        problem: &'static str,
+        problem: String,
     },
 }
 
@@ -79,21 +79,11 @@ struct Entry {
 #[serde(deny_unknown_fields)]
 struct Grant {
     claims: BTreeMap<String, String>,
-    role: Role,
+    role: RoleName,
     #[serde(default)]
     org: Option<Label>,
     #[serde(default)]
     project: Option<Label>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Role {
-    PlatformAdmin,
-    TenantAdmin,
-    ProjectAdmin,
-    ProjectMember,
-    ProjectViewer,
 }
 
 fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeSet<String>, D::Error> {
@@ -110,28 +100,13 @@ fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeSet
 }
 
 impl Grant {
-    fn access(&self) -> Result<Access, &'static str> {
+    fn access(&self) -> Result<Access, String> {
         if self.claims.is_empty() {
-            return Err(
-                "it names no claim, so it would let in everybody whom the issuer knows; name one, like `groups`",
-            );
+            let problem =
+                "it names no claim, so it would let in everybody whom the issuer knows; name one, like `groups`";
+            return Err(problem.to_owned());
         }
-        let role = match self.role {
-            Role::PlatformAdmin if self.org.is_none() && self.project.is_none() => return Ok(Access::PlatformAdmin),
-            Role::PlatformAdmin => return Err("a platform_admin reaches everything; leave `org` and `project` out"),
-            Role::TenantAdmin => {
-                let org_id = self.org.clone().filter(|_| self.project.is_none());
-                return org_id
-                    .map(|org_id| Access::TenantAdmin { org_id })
-                    .ok_or("a tenant_admin needs `org`, and no `project`");
-            }
-            Role::ProjectAdmin => ProjectRole::Admin,
-            Role::ProjectMember => ProjectRole::Member,
-            Role::ProjectViewer => ProjectRole::Viewer,
-        };
-        let name = self.project.clone().ok_or("a project role needs `project`")?;
-        let project = project(name, self.org.clone()).ok_or("`project` cannot be the name of a project")?;
-        Ok(Access::Project { project, role })
+        self.role.access(self.project.clone(), self.org.clone()).map_err(|error| error.to_string())
     }
 }
 

@@ -48,6 +48,23 @@ const REMEMBERED: usize = 20_000;
 #[derive(Default)]
 pub(crate) struct Nodes {
     good: Lately<NodeId, NodeKeys>,
+    /// The newest key of each node, once it was shown: whoever shows it has heard the answer.
+    shown: Mutex<HashMap<NodeId, SecretHash>>,
+}
+
+impl Nodes {
+    /// Whether a node has shown its newest key, as far as this plane knows.
+    fn has_shown(&self, id: NodeId, newest: SecretHash) -> bool {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).get(&id) == Some(&newest)
+    }
+
+    fn is_shown(&self, id: NodeId, newest: SecretHash) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.len() >= REMEMBERED {
+            shown.clear();
+        }
+        shown.insert(id, newest);
+    }
 }
 
 /// What was found out a moment ago.
@@ -180,9 +197,25 @@ impl Caller {
             Some(standing) if !self.is_for(&standing.keys) => Standing::Outdated,
             Some(standing) => {
                 state.nodes.good.remember(self.id, standing.keys, state.clock.now());
+                if standing.keys.key == self.shown.key {
+                    state.nodes.is_shown(self.id, standing.keys.key);
+                }
                 Standing::Good
             }
         })
+    }
+
+    /// Refuses to renew with a key that has another one after it which the node has shown: the question is a late one, and
+    /// its answer would take the place of what the node has.
+    pub(super) async fn check_renewal(&self, state: &State) -> Result<(), Status> {
+        let standing = state.store.node_standing(self.id).await.map_err(status::store)?;
+        let newest = standing.map_or(self.shown.key, |standing| standing.keys.key);
+        if newest == self.shown.key || !state.nodes.has_shown(self.id, newest) {
+            return Ok(());
+        }
+        let reason = format!("node `{}` has a newer certificate than this, and has shown it; renew that one", self.id);
+        Err(refusals::call(state, &self.connection, "node.certificate_outdated", Status::unauthenticated, &reason)
+            .await)
     }
 
     /// Whether these are its keys.

@@ -16,6 +16,7 @@ pub(super) async fn renew(state: &State, request: Request<RenewRequest>) -> Resu
     let context = caller.context(state, correlation_id(state, request.metadata()));
     let message = request.into_inner();
     caller.check(state, &message.node_id)?;
+    caller.check_renewal(state).await?;
     let Some(key) = fettle_identity::requested_key(&message.certificate_request) else {
         return Err(Status::invalid_argument(
             "the certificate request is malformed, or not signed by the key it names",

@@ -83,9 +83,12 @@ fn a_plane_is_carried_away_in_one_file_and_back() {
 fn wrong_combinations_are_refused_with_the_fix() {
     let directory = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
-        (vec!["token", "create", "--name", "x", "--role", "project_admin"], "needs `--project`"),
-        (vec!["token", "create", "--name", "x", "--role", "platform_admin", "--project", "p"], "leave `--project`"),
-        (vec!["token", "create", "--name", "x", "--role", "tenant_admin"], "needs `--org`"),
+        (vec!["token", "create", "--name", "x", "--role", "project_admin"], "needs `project`"),
+        (
+            vec!["token", "create", "--name", "x", "--role", "platform_admin", "--project", "p"],
+            "leave `org` and `project`",
+        ),
+        (vec!["token", "create", "--name", "x", "--role", "tenant_admin"], "needs `org`"),
         (vec!["join-token", "create", "--org", "o"], "`--org` goes with `--project`"),
         (vec!["serve", "--listen", "0.0.0.0:0"], "--allow-remote"),
     ] {
