@@ -6,10 +6,23 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     command::{
-        self, Session, allocation::AllocationCommand, artifact::ArtifactCommand, catalog::CatalogCommand,
-        completions::Completions, definition::DefinitionCommand, dev::Dev, key::KeyCommand, node::NodeCommand,
-        node_group::NodeGroupCommand, nvml_snapshot::NvmlSnapshot, operation::OperationCommand,
-        operation_policy::OperationPolicyCommand, policy::PolicyCommand, step::StepCommand, trust::TrustCommand,
+        self, Session,
+        allocation::AllocationCommand,
+        artifact::ArtifactCommand,
+        catalog::CatalogCommand,
+        completions::Completions,
+        definition::DefinitionCommand,
+        dev::Dev,
+        key::KeyCommand,
+        login::{Login, Logout},
+        node::NodeCommand,
+        node_group::NodeGroupCommand,
+        nvml_snapshot::NvmlSnapshot,
+        operation::OperationCommand,
+        operation_policy::OperationPolicyCommand,
+        policy::PolicyCommand,
+        step::StepCommand,
+        trust::TrustCommand,
         webhook::WebhookCommand,
     },
     context::Context,
@@ -51,6 +64,8 @@ FETTLE_PLANE, FETTLE_TOKEN, FETTLE_PROJECT, FETTLE_KEY, FETTLE_TRUST, then in th
 #[derive(Debug, Subcommand)]
 enum Command {
     Dev(Dev),
+    Login(Login),
+    Logout(Logout),
     /// Keys that sign artifacts.
     #[command(subcommand)]
     Key(KeyCommand),
@@ -134,6 +149,8 @@ fn start(command: Command, output: Output) -> Result<(), CommandError> {
         | Command::Webhook(_)
         | Command::NodeGroup(_)
         | Command::Allocation(_)
+        | Command::Login(_)
+        | Command::Logout(_)
         | Command::Dev(_) => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -161,6 +178,8 @@ async fn run(command: Command, session: Session) -> Result<(), CommandError> {
         Command::Webhook(command) => command.run(&session).await,
         Command::NodeGroup(command) => command.run(&session).await,
         Command::Allocation(command) => command.run(&session).await,
+        Command::Login(command) => command.run(&session).await,
+        Command::Logout(command) => command.run(&session),
         Command::Dev(_) | Command::Key(_) | Command::Completions(_) | Command::ExitCodes | Command::NvmlSnapshot(_) => {
             Ok(())
         }

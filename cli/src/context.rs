@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::CommandError;
@@ -43,6 +44,25 @@ pub struct Context {
     /// The node to send operations to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Where the token is from, when `fettle login` has left it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub login: Option<Login>,
+}
+
+/// How a token was had, and how the next one is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Login {
+    /// The OpenID provider.
+    pub issuer: String,
+    /// This program, as the provider knows it.
+    pub client_id: String,
+    /// What the next token is given for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_token: Option<String>,
+    /// When the token ends, if anybody says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Context {

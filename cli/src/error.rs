@@ -12,7 +12,7 @@ use fettle_supply::{
     Verdict,
 };
 
-use crate::{exit::Exit, plane::PlaneError};
+use crate::{exit::Exit, login::LoginError, plane::PlaneError};
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -184,6 +184,9 @@ pub enum CommandError {
     /// The plane refused, or does not answer.
     #[error(transparent)]
     Plane(#[from] PlaneError),
+    /// Nobody is logged in.
+    #[error(transparent)]
+    Login(#[from] LoginError),
     /// A step lacks statements that it must have.
     #[error("{reference} has no {missing} by somebody whom the trust policy names, about this component")]
     Unattested {
@@ -273,7 +276,9 @@ impl CommandError {
             Self::NotGranted { .. } | Self::StepFailed { class: FailureClass::Denied } => Exit::Denied,
             Self::StepFailed { class: FailureClass::InvalidInput } => Exit::Invalid,
             Self::StepFailed { .. } | Self::Differs(_) => Exit::Failed,
-            Self::Unattested { .. } => Exit::Denied,
+            Self::Unattested { .. } | Self::Login(LoginError::Refused { .. }) => Exit::Denied,
+            Self::Login(LoginError::Unavailable { .. }) => Exit::Unavailable,
+            Self::Login(LoginError::Issuer(_) | LoginError::NoDevices(_)) => Exit::Usage,
             Self::Verdict { verdict } => of_verdict(*verdict),
             Self::Plane(error) | Self::Unconfirmed { source: error, .. } => error.exit(),
             Self::Ended { status: OperationStatus::Canceled, .. } => Exit::Canceled,

@@ -12,6 +12,7 @@ pub mod dev;
 pub mod error;
 pub mod exit;
 mod logging;
+pub mod login;
 pub mod output;
 pub mod plane;
 mod report;

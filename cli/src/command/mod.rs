@@ -10,6 +10,7 @@ pub mod dev;
 pub mod exit_codes;
 pub mod key;
 mod kind;
+pub mod login;
 pub mod node;
 pub mod node_group;
 mod node_set;

@@ -64,15 +64,15 @@ impl NodeCommand {
     pub async fn run(&self, session: &Session) -> Result<(), CommandError> {
         match self {
             Self::List(list) => {
-                let nodes = list.plane.client(session)?.nodes().await?;
+                let nodes = list.plane.client(session).await?.nodes().await?;
                 session.show(&nodes, |nodes| table(nodes))
             }
             Self::Show(show) => {
-                let node = show.plane.client(session)?.node(&show.name).await?;
+                let node = show.plane.client(session).await?.node(&show.name).await?;
                 session.show(&node, text)
             }
             Self::Revoke(revoke) => {
-                let node = revoke.plane.client(session)?.revoke_node(&revoke.name).await?;
+                let node = revoke.plane.client(session).await?.revoke_node(&revoke.name).await?;
                 session.show(&node, text)
             }
         }

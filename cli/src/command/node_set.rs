@@ -14,7 +14,7 @@ use crate::{
 
 /// Lists all sets of a kind.
 pub(super) async fn list(session: &Session, plane: &PlaneArguments, kind: NodeSetKind) -> Result<(), CommandError> {
-    let sets = plane.client(session)?.node_sets(kind).await?;
+    let sets = plane.client(session).await?.node_sets(kind).await?;
     session.show(&sets, |sets| {
         if sets.is_empty() {
             return format!("there is no {}; `fettle {} set` makes one\n", kind.words(), kind.command());
@@ -32,7 +32,7 @@ pub(super) async fn show(
     kind: NodeSetKind,
     name: &str,
 ) -> Result<(), CommandError> {
-    let client = plane.client(session)?;
+    let client = plane.client(session).await?;
     let set = client.node_set(kind, name).await?;
     tell(session, &client, kind, &set).await
 }
@@ -45,7 +45,7 @@ pub(super) async fn set(
     name: &str,
     nodes: &[String],
 ) -> Result<(), CommandError> {
-    let client = plane.client(session)?;
+    let client = plane.client(session).await?;
     let set = client.put_node_set(kind, name, nodes).await?;
     tell(session, &client, kind, &set).await
 }
@@ -57,7 +57,7 @@ pub(super) async fn delete(
     kind: NodeSetKind,
     name: &str,
 ) -> Result<(), CommandError> {
-    plane.client(session)?.delete_node_set(kind, name).await?;
+    plane.client(session).await?.delete_node_set(kind, name).await?;
     session.show(&json!({ "name": name, "deleted": true }), |_| format!("{} {name} is gone\n", kind.words()))
 }
 

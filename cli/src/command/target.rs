@@ -5,7 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Session;
-use crate::{error::CommandError, plane::PlaneClient, supply};
+use crate::{
+    context::Context,
+    error::CommandError,
+    login::{LoggedIn, MARGIN, Provider},
+    output,
+    plane::PlaneClient,
+    supply, watch,
+};
 
 /// The variable with a bearer token.
 const TOKEN_VARIABLE: &str = "FETTLE_TOKEN";
@@ -30,8 +37,13 @@ impl PlaneArguments {
     ///
     /// # Errors
     /// When it is not said which plane, or there is no token for it.
-    pub(crate) fn client(&self, session: &Session) -> Result<PlaneClient, CommandError> {
-        self.client_with(session, std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty()))
+    pub(crate) async fn client(&self, session: &Session) -> Result<PlaneClient, CommandError> {
+        let variable = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
+        if self.token_file.is_some() || variable.is_some() {
+            return self.client_with(session, variable);
+        }
+        let context = renewed(&session.context).await;
+        self.client_with(&Session { context, ..session.clone() }, None)
     }
 
     fn client_with(&self, session: &Session, variable: Option<String>) -> Result<PlaneClient, CommandError> {
@@ -47,17 +59,38 @@ impl PlaneArguments {
         };
         let token = token.ok_or_else(|| CommandError::Missing {
             problem: format!("there is no token for the plane at {address}"),
-            fix: format!("set {TOKEN_VARIABLE} or pass --token-file; `fettle-plane token create` makes a token"),
+            fix: format!("log in with `fettle login`, or set {TOKEN_VARIABLE} or pass --token-file; `fettle-plane token create` makes a token"),
         })?;
         let project = self.project.as_ref().or(context.project.as_ref()).map_or("default", String::as_str);
         Ok(PlaneClient::new(address, &token, project)?)
     }
 }
 
+/// The context with a token that lasts, where `fettle login` has left one that is about to end. What cannot be renewed
+/// is used as it is: the plane says what is wrong with it.
+async fn renewed(context: &Context) -> Context {
+    let Some(login) = &context.login else { return context.clone() };
+    let ends = login.expires_at.is_some_and(|end| end.duration_since(watch::now()) < MARGIN);
+    let Some(refresh_token) = login.refresh_token.as_ref().filter(|_| ends) else { return context.clone() };
+    let renewed = async {
+        let provider = Provider::discover(&login.issuer, &login.client_id).await?;
+        let LoggedIn { token, login } = provider.renew(refresh_token).await?;
+        let context = Context { token: Some(token), login: Some(login), ..context.clone() };
+        if let Some(path) = Context::path() {
+            // The last one may be worth nothing any more.
+            context.write(&path)?;
+        }
+        Ok::<_, CommandError>(context)
+    };
+    renewed.await.unwrap_or_else(|error| {
+        output::remark(&format!("the login could not be renewed ({error}); log in again with `fettle login`"));
+        context.clone()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Context;
 
     #[test]
     fn a_token_of_the_context_goes_to_its_own_plane_only() {

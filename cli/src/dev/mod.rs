@@ -135,6 +135,7 @@ async fn start_all(options: Options) -> anyhow::Result<Running> {
         key: Some(keys.private),
         trust: Some(keys.trust.clone()),
         node: Some(options.node.clone()),
+        login: None,
     };
     let stop = CancellationToken::new();
     let nodes = format!("https://{}", plane.node_address());

@@ -157,6 +157,6 @@ fn write(text: &str) -> Result<(), CommandError> {
     output::even_if_unread(output::write(text)).map_err(CommandError::Output)
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }

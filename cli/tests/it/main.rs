@@ -13,5 +13,6 @@
 mod authors;
 mod development;
 mod documents;
+mod login;
 mod streams;
 mod trust;

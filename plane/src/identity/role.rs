@@ -73,7 +73,7 @@ mod tests {
             (RoleName::TenantAdmin, label("p"), label("o"), Some(RoleError::Tenant)),
             (RoleName::ProjectAdmin, label("p"), label("o"), None),
             (RoleName::ProjectMember, label("p"), none.clone(), None),
-            (RoleName::ProjectViewer, none.clone(), label("o"), Some(RoleError::Project)),
+            (RoleName::ProjectViewer, none, label("o"), Some(RoleError::Project)),
         ] {
             assert_eq!(role.access(project, org).err(), wrong, "{role:?}");
         }

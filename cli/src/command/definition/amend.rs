@@ -44,7 +44,7 @@ impl Amend {
             policy: text(&self.policy),
             publish: self.publish,
         };
-        let amended = self.plane.client(session)?.amend_definition(&self.name, &amendment).await?;
+        let amended = self.plane.client(session).await?.amend_definition(&self.name, &amendment).await?;
         session.show(&amended, super::moves::now)
     }
 }

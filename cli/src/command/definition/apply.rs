@@ -47,7 +47,7 @@ impl Apply {
             policy: self.policy.to_string(),
         };
         let new = NewDefinition { sources, draft: self.draft };
-        let registered = self.plane.client(session)?.register_definition(&new).await?;
+        let registered = self.plane.client(session).await?.register_definition(&new).await?;
         session.show(&registered, |definition| {
             let name = format!("{}@{}", definition.operation_type, definition.version);
             match definition.status.as_str() {

@@ -18,7 +18,7 @@ pub struct List {
 
 impl List {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let definitions = self.plane.client(session)?.definitions().await?;
+        let definitions = self.plane.client(session).await?.definitions().await?;
         session.show(&definitions, |definitions| {
             if definitions.is_empty() {
                 return "no definition is registered; `fettle definition apply` registers one\n".to_owned();

@@ -33,14 +33,14 @@ pub struct Retire {
 
 impl Deprecate {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let moved = self.plane.client(session)?.move_definition(&self.name, "deprecate").await?;
+        let moved = self.plane.client(session).await?.move_definition(&self.name, "deprecate").await?;
         session.show(&moved, now)
     }
 }
 
 impl Retire {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let moved = self.plane.client(session)?.move_definition(&self.name, "retire").await?;
+        let moved = self.plane.client(session).await?.move_definition(&self.name, "retire").await?;
         session.show(&moved, now)
     }
 }

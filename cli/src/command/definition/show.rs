@@ -23,7 +23,7 @@ pub struct Show {
 
 impl Show {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let definition = self.plane.client(session)?.definition(&self.name).await?;
+        let definition = self.plane.client(session).await?.definition(&self.name).await?;
         session.show(&definition, text)
     }
 }

@@ -24,7 +24,7 @@ pub struct Cancel {
 
 impl Cancel {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let operation = self.plane.client(session)?.cancel(&self.id).await?;
+        let operation = self.plane.client(session).await?.cancel(&self.id).await?;
         session.show(&operation, |operation| match operation.status {
             OperationStatus::Canceled => format!("{} is canceled\n", operation.operation_id),
             OperationStatus::Queued

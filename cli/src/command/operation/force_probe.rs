@@ -31,7 +31,7 @@ pub struct ForceProbe {
 
 impl ForceProbe {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let client = self.plane.client(session)?;
+        let client = self.plane.client(session).await?;
         let asked = plane::ForceProbe { nodes: Some(self.node.clone()).filter(|nodes| !nodes.is_empty()) };
         let operation = client.force_probe(&self.id, &asked).await?;
         if self.watch {

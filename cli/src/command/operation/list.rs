@@ -54,7 +54,7 @@ impl Status {
 
 impl List {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let client = self.plane.client(session)?;
+        let client = self.plane.client(session).await?;
         let limit = usize::from(self.limit.max(1));
         let operations = client.operations(self.status.map(Status::name), limit).await?;
         session.show(&operations, |operations| {

@@ -38,7 +38,7 @@ pub struct Logs {
 
 impl Logs {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let client = self.plane.client(session)?;
+        let client = self.plane.client(session).await?;
         if self.follow { self.follow(session, &client).await } else { self.pages(session, &client).await }
     }
 

@@ -32,7 +32,7 @@ pub struct Plan {
 impl Plan {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
         let request = self.request.read(session, None)?;
-        let planned = self.plane.client(session)?.plan(&request).await?;
+        let planned = self.plane.client(session).await?.plan(&request).await?;
         session.warn(&planned.warnings);
         session.show(&planned, |planned| text(planned, &place(planned, &request.target_selector)))
     }

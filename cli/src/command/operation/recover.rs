@@ -53,7 +53,7 @@ fn json(text: &str) -> Result<Value, String> {
 
 impl Recover {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let client = self.plane.client(session)?;
+        let client = self.plane.client(session).await?;
         let said = plane::Recover {
             step_id: self.step.clone(),
             node: self.node.clone(),

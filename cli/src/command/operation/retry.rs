@@ -39,7 +39,7 @@ pub struct Retry {
 
 impl Retry {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let client = self.plane.client(session)?;
+        let client = self.plane.client(session).await?;
         let retry = plane::Retry {
             nodes: Some(self.node.clone()).filter(|nodes| !nodes.is_empty()),
             accept_unknown: self.accept_unknown,

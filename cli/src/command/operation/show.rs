@@ -30,7 +30,7 @@ pub struct Show {
 
 impl Show {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let operation = self.plane.client(session)?.operation(&self.id).await?;
+        let operation = self.plane.client(session).await?.operation(&self.id).await?;
         session.show(&operation, text)
     }
 }

@@ -33,7 +33,7 @@ impl Submit {
         // A key of its own lets the request be sent again when the connection breaks off.
         let key = self.idempotency_key.clone().or_else(random_key);
         let request = self.request.read(session, key)?;
-        let client = self.plane.client(session)?;
+        let client = self.plane.client(session).await?;
         let operation = client.submit(&request).await.map_err(|source| told(source, request.idempotency_key))?;
         session.warn(&operation.warnings);
         if self.watch {

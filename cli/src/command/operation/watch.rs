@@ -25,7 +25,7 @@ pub struct Watch {
 
 impl Watch {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let client = self.plane.client(session)?;
+        let client = self.plane.client(session).await?;
         let operation = client.operation(&self.id).await?;
         watch::watch(session, &client, operation).await
     }

@@ -27,7 +27,7 @@ pub struct Delete {
 
 impl Delete {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let (client, scope) = (self.plane.client(session)?, self.scope.scope());
+        let (client, scope) = (self.plane.client(session).await?, self.scope.scope());
         let etag = match &self.if_match {
             Some(etag) => Some(etag.clone()),
             None => current(&client, &scope, &self.operation_type).await?.and_then(|policy| policy.etag),

@@ -20,7 +20,7 @@ pub struct List {
 
 impl List {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let policies = self.plane.client(session)?.operation_policies(&self.scope.scope()).await?;
+        let policies = self.plane.client(session).await?.operation_policies(&self.scope.scope()).await?;
         session.show(&policies, |policies| {
             if policies.is_empty() {
                 return "nothing is said; `fettle operation-policy set` says something\n".to_owned();

@@ -41,7 +41,7 @@ pub struct Set {
 impl Set {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
         let overlay: Overlay = read_document(&self.file, "operation policy")?;
-        let (client, scope) = (self.plane.client(session)?, self.scope.scope());
+        let (client, scope) = (self.plane.client(session).await?, self.scope.scope());
         let etag = match &self.if_match {
             Some(etag) => Some(etag.clone()),
             None => current(&client, &scope, &self.operation_type).await?.and_then(|policy| policy.etag),

@@ -23,7 +23,7 @@ pub struct Show {
 
 impl Show {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let client = self.plane.client(session)?;
+        let client = self.plane.client(session).await?;
         let policy = client.operation_policy(&self.scope.scope(), &self.operation_type).await?;
         session.show(&policy, text::policy)
     }

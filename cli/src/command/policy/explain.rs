@@ -29,7 +29,7 @@ pub struct Explain {
 impl Explain {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
         let operation = self.request.read(session, None)?;
-        let decision = self.plane.client(session)?.explain(&operation).await?;
+        let decision = self.plane.client(session).await?.explain(&operation).await?;
         session.show(&decision, text)
     }
 }

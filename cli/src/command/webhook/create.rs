@@ -25,7 +25,7 @@ pub struct Create {
 
 impl Create {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let (client, scope) = self.place.open(session)?;
+        let (client, scope) = self.place.open(session).await?;
         let webhook = client.create_webhook(&scope, &self.url, &self.events).await?;
         session.show(&webhook, text)
     }

@@ -38,7 +38,7 @@ pub struct Replay {
 
 impl DeadLetters {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let (client, scope) = self.place.open(session)?;
+        let (client, scope) = self.place.open(session).await?;
         let letters = client.dead_letters(&scope, &self.id).await?;
         session.show(&letters, |letters| {
             if letters.is_empty() {
@@ -56,7 +56,7 @@ impl DeadLetters {
 
 impl Replay {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let (client, scope) = self.place.open(session)?;
+        let (client, scope) = self.place.open(session).await?;
         let cursors = (!self.cursors.is_empty()).then_some(self.cursors.as_slice());
         let replayed = client.replay(&scope, &self.id, cursors).await?;
         session.show(&replayed, |replayed| format!("{} dead letters are sent again\n", replayed.replayed))

@@ -31,7 +31,7 @@ pub struct Show {
 
 impl List {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let (client, scope) = self.place.open(session)?;
+        let (client, scope) = self.place.open(session).await?;
         let webhooks = client.webhooks(&scope).await?;
         session.show(&webhooks, |webhooks| {
             if webhooks.is_empty() {
@@ -49,7 +49,7 @@ impl List {
 
 impl Show {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let (client, scope) = self.place.open(session)?;
+        let (client, scope) = self.place.open(session).await?;
         session.show(&client.webhook(&scope, &self.id).await?, text)
     }
 }

@@ -61,7 +61,7 @@ struct One {
 
 impl One {
     async fn set(&self, session: &Session, state: &str) -> Result<(), CommandError> {
-        let (client, scope) = self.place.open(session)?;
+        let (client, scope) = self.place.open(session).await?;
         session.show(&client.set_webhook(&scope, &self.id, state).await?, text)
     }
 }
@@ -80,7 +80,7 @@ impl Resume {
 
 impl Delete {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let (client, scope) = self.one.place.open(session)?;
+        let (client, scope) = self.one.place.open(session).await?;
         client.delete_webhook(&scope, &self.one.id).await?;
         let told = json!({ "webhook_id": self.one.id, "deleted": true });
         session.show(&told, |_| format!("webhook {} is gone\n", self.one.id))
@@ -89,7 +89,7 @@ impl Delete {
 
 impl RotateSecret {
     pub(super) async fn run(&self, session: &Session) -> Result<(), CommandError> {
-        let (client, scope) = self.one.place.open(session)?;
+        let (client, scope) = self.one.place.open(session).await?;
         let rotated = client.rotate_webhook_secret(&scope, &self.one.id, self.overlap.as_secs()).await?;
         session.show(&rotated, text)
     }

@@ -61,9 +61,9 @@ struct Place {
 }
 
 impl Place {
-    fn open(&self, session: &Session) -> Result<(PlaneClient, WebhookScope), CommandError> {
+    async fn open(&self, session: &Session) -> Result<(PlaneClient, WebhookScope), CommandError> {
         let scope = self.tenant.clone().map_or(WebhookScope::Project, WebhookScope::Tenant);
-        Ok((self.plane.client(session)?, scope))
+        Ok((self.plane.client(session).await?, scope))
     }
 }
 

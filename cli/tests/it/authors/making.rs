@@ -29,8 +29,10 @@ const STEPS: [(&str, &[&str], usize); 4] = [
             "transfer",
             "--capability",
             "http",
+            "--capability",
+            "credentials",
         ],
-        6,
+        7,
     ),
     ("does-it-once", &["--effect", "consume", "--capability", "files", "--capability", "transfer"], 2),
 ];
