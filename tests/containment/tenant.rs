@@ -217,6 +217,7 @@ async fn a_flood_is_stopped_for_whoever_floods_and_for_nobody_else() {
     let (others, _) = tenant.send(&tenant.viewer, Method::GET, path, None).await;
     assert!(stopped > 0 && others == StatusCode::OK, "{stopped} stopped, {others}");
     let large = json!({ "operation_type": "x".repeat(3 << 20) });
-    let (status, problem) = tenant.send(&tenant.viewer, Method::POST, path, Some(large)).await;
+    let plan = format!("{path}/plan");
+    let (status, problem) = tenant.send(&tenant.viewer, Method::POST, &plan, Some(large)).await;
     assert_eq!((status.as_u16(), &problem["code"]), (413, &json!("request.too_large")));
 }
