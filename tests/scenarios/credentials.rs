@@ -287,7 +287,7 @@ async fn a_secret_is_in_locked_memory_and_in_its_program_and_nowhere_else_and_go
     assert_eq!(world.fleet.ended(&id).await["status"], "canceled");
     eventually("the secret to be gone", PATIENCE, async || memory::in_process(host, needle).is_empty().then_some(()))
         .await;
-    // A program that prints its secret, once for each end of an operation that is not the one above.
+    // Another end, of a program that prints its secret.
     let printed = world.fleet.run("test.join", &json!({"profile": "print"})).await;
     assert_eq!(printed["status"], "succeeded", "{printed:#}");
     let output = step(&printed, "join")["output"]["stdout"].as_str().unwrap();
