@@ -14,6 +14,7 @@ use fettle_wire::{
 use http_body_util::{BodyExt as _, Full};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio_rustls::rustls::ClientConfig;
 use tonic::{body::Body, codegen::http};
 use tower::ServiceExt as _;
@@ -59,12 +60,13 @@ struct World {
     others_lease: Lease,
     operation_id: String,
     _streams: [Pull; 2],
+    _directory: TempDir,
 }
 
 impl World {
     async fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap().keep();
-        let (document, key) = documents(&directory);
+        let directory = tempfile::tempdir().unwrap();
+        let (document, key) = documents(directory.path());
         let plane = plane_with(|config| {
             config.credentials = Some(document);
             config.secret_key = Some(key);
@@ -84,7 +86,7 @@ impl World {
         let others_lease = within(streams[1].lease()).await;
         own.ack(&lease).await.unwrap();
         other.ack(&others_lease).await.unwrap();
-        Self { plane, own, other, lease, others_lease, operation_id, _streams: streams }
+        Self { plane, own, other, lease, others_lease, operation_id, _streams: streams, _directory: directory }
     }
 
     fn question(&self) -> Value {
