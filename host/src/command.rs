@@ -2,6 +2,7 @@
 
 mod cassettes;
 mod data;
+mod policies;
 mod refusals;
 
 use std::{
@@ -15,6 +16,7 @@ use std::{
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use fettle_egress::{ClientOptions, Guard};
+use fettle_model::reference::Reference;
 use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustFiles, TrustSource};
 use fettle_telemetry::Telemetry;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -28,6 +30,7 @@ use crate::{
     executor::{
         Executor, Shelf,
         journal::{Bounds, Journal},
+        policies::Policies,
     },
     metrics::HostMetrics,
     queue::Pressure,
@@ -60,6 +63,7 @@ enum Command {
     #[command(subcommand)]
     Cassettes(cassettes::CassettesCommand),
     Refusals(refusals::RefusalsCommand),
+    Policies(policies::PoliciesCommand),
     /// Asked by the host itself: read NVML and print JSON.
     #[command(hide = true)]
     NvmlSnapshot {
@@ -84,6 +88,10 @@ pub struct Run {
     /// A Sigstore `trusted_root.json` that proves identities, for rules that name identities.
     #[arg(long, value_name = "FILE")]
     pub trusted_root: Option<PathBuf>,
+    /// A signed policy activation, by its digest: which policy bundles count on this node from the start. A newer one that
+    /// the node has obeyed since then counts on.
+    #[arg(long, value_name = "REFERENCE")]
+    pub policies: Option<Reference>,
     /// Name of this node; the host name when absent.
     #[arg(long)]
     pub name: Option<String>,
@@ -146,6 +154,7 @@ pub fn main() -> ExitCode {
         Command::Check(check) => crate::check::run(&check),
         Command::Cassettes(command) => command.run().map(|()| ExitCode::SUCCESS),
         Command::Refusals(command) => command.run(),
+        Command::Policies(command) => command.run().map(|()| ExitCode::SUCCESS),
         Command::Run(settings) => run(&settings).map(|()| ExitCode::SUCCESS),
     };
     match result {
@@ -215,6 +224,7 @@ pub async fn start(settings: &Run) -> anyhow::Result<Arc<Agent>> {
         slots: settings.slots,
         capabilities: node_capabilities(&executor.node).await,
         labels: settings.label.iter().cloned().collect(),
+        policies: settings.policies.clone(),
     };
     Ok(Agent::new(settings, executor)?)
 }
@@ -278,6 +288,7 @@ pub async fn executor(settings: &Run) -> anyhow::Result<Executor> {
         pressure,
         metrics: HostMetrics::default(),
         refusals: Refusals::open(data)?,
+        policies: Policies::open(data)?,
         handles: kept_key(&data.join("handles.key"))?.into(),
         lock: Arc::new(lock),
     })

@@ -33,6 +33,10 @@ fettle_mutation::protections! {
     HandlesAreAuthenticated,
     /// A credential goes along when its own artifact is fetched, and with nothing else of the repository.
     CredentialsOpenOneArtifact,
+    /// A task runs by a policy bundle that counts on the node.
+    PolicyBundlesCount,
+    /// What the record of a host says of policy bundles is what was signed.
+    ActivationsAreVerifiedAgain,
     /// A secret that a program prints does not reach the step.
     PrintedSecretsAreHidden,
     /// Freed memory holds nothing of what was in it.

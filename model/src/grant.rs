@@ -31,12 +31,14 @@ pub enum Capability {
     Http,
     /// Have credentials minted.
     Credentials,
+    /// Say which policy bundles count.
+    Policy,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Exec, Self::Files, Self::Transfer, Self::Facts, Self::Gpu, Self::Http, Self::Credentials];
+    pub const ALL: [Self; 8] =
+        [Self::Exec, Self::Files, Self::Transfer, Self::Facts, Self::Gpu, Self::Http, Self::Credentials, Self::Policy];
 
     /// The name in documents.
     #[must_use]
@@ -49,6 +51,7 @@ impl Capability {
             Self::Gpu => "gpu",
             Self::Http => "http",
             Self::Credentials => "credentials",
+            Self::Policy => "policy",
         }
     }
 
@@ -63,6 +66,7 @@ impl Capability {
             Self::Gpu => "fettle:gpu/gpu",
             Self::Http => "fettle:http/http",
             Self::Credentials => "fettle:credentials/credentials",
+            Self::Policy => "fettle:policy/policy",
         }
     }
 
@@ -79,6 +83,7 @@ impl Capability {
             Self::Credentials => {
                 "grants: { credentials: { mint: [{ type: oci_pull, scope: \"<host>:<port>/<repository>\" }] } }"
             }
+            Self::Policy => "grants: { policy: { activate: true } }",
         }
     }
 }
@@ -114,6 +119,9 @@ pub struct Grants {
     /// Credentials that may be minted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials: Option<CredentialsGrant>,
+    /// Whether it says which policy bundles count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyGrant>,
 }
 
 /// Which command profiles may run.
@@ -203,6 +211,14 @@ pub struct CredentialsGrant {
     pub mint: BTreeSet<CredentialRule>,
 }
 
+/// Whether the node may be told which policy bundles count there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicyGrant {
+    /// By an activation that is signed.
+    pub activate: bool,
+}
+
 impl CredentialsGrant {
     /// Whether this credential may be minted.
     #[must_use]
@@ -273,6 +289,7 @@ impl Grants {
             Capability::Gpu => self.gpu.is_some(),
             Capability::Http => self.http.is_some(),
             Capability::Credentials => self.credentials.is_some(),
+            Capability::Policy => self.policy.is_some(),
         }
     }
 }
@@ -331,7 +348,7 @@ mod tests {
         let error = serde_json::from_str::<Grants>(r#"{"shell": {}}"#).unwrap_err().to_string();
         assert!(
             error
-                .contains("unknown field `shell`, expected one of `exec`, `files`, `transfer`, `facts`, `gpu`, `http`, `credentials`"),
+                .contains("unknown field `shell`, expected one of `exec`, `files`, `transfer`, `facts`, `gpu`, `http`, `credentials`, `policy`"),
             "{error}"
         );
         assert!(serde_json::from_str::<Grants>(r#"{"exec": {"profile": ["a"]}}"#).is_err());

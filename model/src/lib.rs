@@ -4,6 +4,7 @@
 //! that the plane and every host compute the same [`plan::Plan`] from the same signed bytes.
 
 pub mod access;
+pub mod activation;
 pub mod assignment;
 pub mod canonical;
 pub mod cassette;

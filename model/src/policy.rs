@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Signed data that a host obeys: roots, command profiles, resolver rules, ceiling.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyBundle {
     /// Grows with every change.

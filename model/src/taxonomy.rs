@@ -16,7 +16,7 @@ const fn of(key: &'static str, values: &'static [&'static str]) -> NodeCapabilit
 }
 
 /// All of them.
-pub const NODE_CAPABILITIES: [NodeCapability; 8] = [
+pub const NODE_CAPABILITIES: [NodeCapability; 9] = [
     of("compute.runtime", &["cuda", "rocm", "level_zero", "none"]),
     of("container.runtime", &["containerd", "docker", "other"]),
     of("fabric.type", &["infiniband", "roce", "nvlink", "ethernet", "none"]),
@@ -25,6 +25,7 @@ pub const NODE_CAPABILITIES: [NodeCapability; 8] = [
     of("gpu.vendor", &["nvidia", "amd", "intel", "other"]),
     of("host.containment", &["cgroup", "process-group"]),
     of("host.user", &["root", "ordinary"]),
+    of("policy.revision", &[]),
 ];
 
 /// Requires of a definition what a node can have: what nobody has would wait for ever.

@@ -35,13 +35,16 @@ pub enum ArtifactKind {
     Definition,
     /// Command profiles, resolver rules and the node's ceiling.
     PolicyBundle,
+    /// Which policy bundles count on nodes from now on.
+    PolicyActivation,
     /// Whose signatures count from now on.
     TrustPolicy,
 }
 
 impl ArtifactKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Step, Self::Catalog, Self::Definition, Self::PolicyBundle, Self::TrustPolicy];
+    pub const ALL: [Self; 6] =
+        [Self::Step, Self::Catalog, Self::Definition, Self::PolicyBundle, Self::PolicyActivation, Self::TrustPolicy];
 
     /// The name in a trust policy.
     #[must_use]
@@ -51,6 +54,7 @@ impl ArtifactKind {
             Self::Catalog => "catalog",
             Self::Definition => "definition",
             Self::PolicyBundle => "policy_bundle",
+            Self::PolicyActivation => "policy_activation",
             Self::TrustPolicy => "trust_policy",
         }
     }
@@ -63,6 +67,7 @@ impl ArtifactKind {
             Self::Catalog => &["application/vnd.fettle.catalog.v1+json"],
             Self::Definition => &["application/vnd.fettle.definition.v1+json"],
             Self::PolicyBundle => &["application/vnd.fettle.policy-bundle.v1+json"],
+            Self::PolicyActivation => &["application/vnd.fettle.policy-activation.v1+json"],
             Self::TrustPolicy => &["application/vnd.fettle.trust-policy.v1+json"],
         }
     }
@@ -72,7 +77,7 @@ impl ArtifactKind {
     pub const fn artifact_type(self) -> Option<&'static str> {
         match self {
             Self::Step => None,
-            Self::Catalog | Self::Definition | Self::PolicyBundle | Self::TrustPolicy => {
+            Self::Catalog | Self::Definition | Self::PolicyBundle | Self::PolicyActivation | Self::TrustPolicy => {
                 Some(self.layer_media_types()[0])
             }
         }
@@ -83,7 +88,9 @@ impl ArtifactKind {
     pub const fn config_media_type(self) -> &'static str {
         match self {
             Self::Step => WASM_CONFIG_MEDIA_TYPE,
-            Self::Catalog | Self::Definition | Self::PolicyBundle | Self::TrustPolicy => EMPTY_CONFIG_MEDIA_TYPE,
+            Self::Catalog | Self::Definition | Self::PolicyBundle | Self::PolicyActivation | Self::TrustPolicy => {
+                EMPTY_CONFIG_MEDIA_TYPE
+            }
         }
     }
 
@@ -92,7 +99,9 @@ impl ArtifactKind {
     pub const fn layer_limit(self) -> u64 {
         match self {
             Self::Step => 64 << 20,
-            Self::Catalog | Self::Definition | Self::PolicyBundle | Self::TrustPolicy => 1 << 20,
+            Self::Catalog | Self::Definition | Self::PolicyBundle | Self::PolicyActivation | Self::TrustPolicy => {
+                1 << 20
+            }
         }
     }
 }
@@ -104,6 +113,7 @@ impl fmt::Display for ArtifactKind {
             Self::Catalog => "catalog",
             Self::Definition => "definition",
             Self::PolicyBundle => "policy bundle",
+            Self::PolicyActivation => "policy activation",
             Self::TrustPolicy => "trust policy",
         })
     }

@@ -225,6 +225,7 @@ impl Inner {
             ArtifactKind::Catalog
             | ArtifactKind::Definition
             | ArtifactKind::PolicyBundle
+            | ArtifactKind::PolicyActivation
             | ArtifactKind::TrustPolicy => {
                 check_canonical(&content).map_err(malformed)?;
                 None

@@ -8,6 +8,7 @@ mod member;
 mod network;
 mod node;
 mod plane;
+mod roll_back;
 #[path = "../../host/tests/it/support/plane.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod taken_over;

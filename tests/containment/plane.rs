@@ -56,16 +56,16 @@ egress: { private: { '127.0.0.1': [127.0.0.1/32], localhost: [127.0.0.0/8, '::1/
 ";
 
 /// What administrators signed, and where.
-struct Signed {
-    supply: Supply,
+pub(super) struct Signed {
+    pub(super) supply: Supply,
     definition: Definition,
-    policy: PolicyBundle,
-    sources: Sources,
+    pub(super) policy: PolicyBundle,
+    pub(super) sources: Sources,
 }
 
 impl Signed {
-    async fn new() -> Self {
-        let supply = Supply::with(&["file-render", "noop"]).await;
+    pub(super) async fn new() -> Self {
+        let supply = Supply::with(&["file-render", "noop", "policy-activate"]).await;
         let definition: Definition = document::read(DEFINITION).unwrap();
         let policy: PolicyBundle = document::read(POLICY).unwrap();
         let sources = Sources {
@@ -77,12 +77,12 @@ impl Signed {
     }
 
     /// Publishes a document that no administrator signed.
-    async fn unsigned<T: Serialize + Sync>(&self, kind: ArtifactKind, document: &T) -> Reference {
+    pub(super) async fn unsigned<T: Serialize + Sync>(&self, kind: ArtifactKind, document: &T) -> Reference {
         self.pushed("attacker/unsigned", kind, document).await
     }
 
     /// The same with a signature by a key that nobody trusts.
-    async fn signed_by_the_plane<T: Serialize + Sync>(&self, kind: ArtifactKind, document: &T) -> Reference {
+    pub(super) async fn signed_by_the_plane<T: Serialize + Sync>(&self, kind: ArtifactKind, document: &T) -> Reference {
         let reference = self.pushed("attacker/signed", kind, document).await;
         self.supply.client.sign(&reference, &SigningKey::generate().unwrap()).await.unwrap();
         reference
@@ -94,7 +94,7 @@ impl Signed {
     }
 
     /// What the plane asks for: as it should be, or as these documents would have it.
-    fn task(&self, sources: Sources, definition: &Definition, catalog: &Catalog, inputs: Value) -> Task {
+    pub(super) fn task(&self, sources: Sources, definition: &Definition, catalog: &Catalog, inputs: Value) -> Task {
         let plan = plan::resolve(sources.clone(), definition, catalog).unwrap();
         let plan = plan::Plan { graph: Arc::new(plan), inputs: inputs.clone() };
         Task {
@@ -113,20 +113,25 @@ impl Signed {
         }
     }
 
-    fn honest(&self, inputs: Value) -> Task {
-        self.task(self.sources.clone(), &self.definition, &self.supply.catalog, inputs)
+    pub(super) fn honest(&self, inputs: Value) -> Task {
+        self.of_sources(self.sources.clone(), inputs)
+    }
+
+    /// The same by these sources, which may have another policy bundle.
+    pub(super) fn of_sources(&self, sources: Sources, inputs: Value) -> Task {
+        self.task(sources, &self.definition, &self.supply.catalog, inputs)
     }
 }
 
 /// How one host took what the plane asked for.
-struct Taken {
-    outcomes: Vec<Outcome>,
-    refused: Vec<refusals::Record>,
+pub(super) struct Taken {
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) refused: Vec<refusals::Record>,
     files: Vec<String>,
 }
 
 /// A new host is given these tasks, signed as they should be. It is started again before each.
-async fn given(signed: &Signed, tasks: Vec<Task>) -> Taken {
+pub(super) async fn given(signed: &Signed, tasks: Vec<Task>) -> Taken {
     let (authority, directory) = (taken_over::authority(), tempfile::tempdir().unwrap());
     let mut outcomes = Vec::new();
     for task in tasks {
@@ -166,6 +171,7 @@ fn settings(directory: &TempDir, trust: &Path, plane: &str, join: &str) -> Run {
         trusted_root: None,
         name: Some(NODE.to_owned()),
         join_token_file: Some(token),
+        policies: None,
         label: Vec::new(),
         slots: 1,
         concurrency: 1,
@@ -183,7 +189,7 @@ fn settings(directory: &TempDir, trust: &Path, plane: &str, join: &str) -> Run {
     }
 }
 
-fn failure(outcome: &Outcome) -> Failure {
+pub(super) fn failure(outcome: &Outcome) -> Failure {
     let Outcome::Failed(failure) = outcome else { unreachable!("it was done") };
     serde_json::from_str(failure).unwrap()
 }

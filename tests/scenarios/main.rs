@@ -11,6 +11,7 @@ mod interruptions;
 mod limits;
 mod partition;
 mod planes;
+mod policies;
 mod recordings;
 mod recovery;
 mod refusals;

@@ -7,7 +7,8 @@ use std::{
 
 use fettle_host::sandbox::{Limits, Sandbox};
 use fettle_model::{
-    canonical, catalog::Catalog, definition::Definition, document, policy::PolicyBundle, reference::Reference,
+    activation::PolicyActivation, canonical, catalog::Catalog, definition::Definition, document, policy::PolicyBundle,
+    reference::Reference,
 };
 use fettle_supply::{ArtifactKind, RegistryClient, RegistryOptions, SigningKey, testing::TestRegistry};
 use serde_json::Value;
@@ -121,6 +122,11 @@ impl Supply {
             "catalog": self.publish_document(ArtifactKind::Catalog, "admin/catalog", &self.catalog).await,
             "policy": self.publish_document(ArtifactKind::PolicyBundle, "admin/policy", &policy).await,
         })
+    }
+
+    /// Publishes and signs which policy bundles count.
+    pub async fn publish_activation(&self, activation: &PolicyActivation) -> Reference {
+        self.publish_document(ArtifactKind::PolicyActivation, "admin/activation", activation).await
     }
 
     /// Pushes files as an artifact with one layer each.

@@ -45,6 +45,7 @@ impl Looked {
             Capability::Http => ("http.send", "service", &HTTP, "the service answers 200"),
             Capability::Gpu => ("gpu.read", "gpus", &GPU, "0 GPUs"),
             Capability::Credentials => ("credentials.mint", "credential", &CREDENTIALS, "a credential"),
+            Capability::Policy => ("policy.active", "policies", &POLICY, "revision 7 of the policy"),
         };
         Self { capability: capability.name(), call, anchor, answer, found, before: String::new() }
     }
@@ -61,6 +62,7 @@ const EXEC: [&str; 8] = [
     "attempts: 1",
 ];
 const CREDENTIALS: [&str; 1] = ["'credential:look:1'"];
+const POLICY: [&str; 3] = ["activation: registry.internal:5000/policy", "revision: 7", "bundles: []"];
 const FACTS: [&str; 4] = ["total: 68719476736", "available: 60000000000", "swap-total: 0", "swap-free: 0"];
 const GPU: [&str; 4] = ["driver-version: '580.1'", "nvml-version: '12.580.1'", "cuda-version: [13, 0]", "devices: []"];
 const HTTP: [&str; 3] = ["status: 200", "headers: []", "body: { text: ready }"];

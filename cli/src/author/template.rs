@@ -23,7 +23,7 @@ const FILES: [(&str, &str); 8] = [
 ];
 
 /// The order in which `look` of `src/lib.rs` asks.
-const ORDER: [Capability; 7] = [
+const ORDER: [Capability; 8] = [
     Capability::Exec,
     Capability::Facts,
     Capability::Files,
@@ -31,6 +31,7 @@ const ORDER: [Capability; 7] = [
     Capability::Http,
     Capability::Transfer,
     Capability::Credentials,
+    Capability::Policy,
 ];
 
 /// The toolchain of a new crate: that of the SDK. A test compares it.
@@ -90,7 +91,7 @@ impl NewStep {
             "effect_name": effect(self.effect), "converges": self.effect == Effect::Converge,
             "exec": has(Capability::Exec), "files": has(Capability::Files), "transfer": has(Capability::Transfer),
             "facts": has(Capability::Facts), "gpu": has(Capability::Gpu), "http": has(Capability::Http),
-            "credentials": has(Capability::Credentials),
+            "credentials": has(Capability::Credentials), "policy": has(Capability::Policy),
             "looks": !looked.is_empty(), "looked": looked, "ready": answers::again(&looked),
             "lines": found.len(), "found": found,
             // A string of JSON is one of YAML.
@@ -134,6 +135,7 @@ impl NewStep {
                 "has a credential minted",
                 "credentials: { mint: [{ type: hf_token, scope: \"meta/llama\" }] }".to_owned(),
             ),
+            Capability::Policy => ("asks which policy bundles count", "policy: { activate: true }".to_owned()),
         };
         Request { name: capability.name(), why, grant }
     }

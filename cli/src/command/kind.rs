@@ -14,6 +14,8 @@ pub(super) enum Kind {
     Definition,
     /// A policy bundle.
     PolicyBundle,
+    /// Which policy bundles count.
+    PolicyActivation,
     /// A trust policy.
     TrustPolicy,
 }
@@ -25,6 +27,7 @@ impl From<Kind> for ArtifactKind {
             Kind::Catalog => Self::Catalog,
             Kind::Definition => Self::Definition,
             Kind::PolicyBundle => Self::PolicyBundle,
+            Kind::PolicyActivation => Self::PolicyActivation,
             Kind::TrustPolicy => Self::TrustPolicy,
         }
     }

@@ -1,5 +1,6 @@
 //! `fettle policy`
 
+mod activate;
 mod explain;
 
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use crate::{
 #[expect(missing_docs, reason = "each command documents itself")]
 pub enum PolicyCommand {
     Publish(Publish),
+    Activate(activate::Activate),
     Explain(explain::Explain),
 }
 
@@ -45,6 +47,7 @@ impl PolicyCommand {
     pub async fn run(&self, session: &Session) -> Result<(), CommandError> {
         match self {
             Self::Publish(command) => command.run(session).await,
+            Self::Activate(command) => command.run(session).await,
             Self::Explain(command) => command.run(session).await,
         }
     }

@@ -208,6 +208,7 @@ async fn agent(options: &Options, data: &Path, plane: String, trust: PathBuf) ->
         trusted_root: None,
         name: Some(options.node.clone()),
         join_token_file,
+        policies: None,
         label: Vec::new(),
         slots: 4,
         concurrency: 8,

@@ -12,6 +12,7 @@ use fettle_host::{
     executor::{
         Executor, Shelf, Signals,
         journal::{Bounds, Journal},
+        policies::Policies,
     },
     metrics::HostMetrics,
     queue::Pressure,
@@ -162,6 +163,7 @@ async fn executor(node: &TestNode, data: &std::path::Path, client: RegistryClien
         pressure,
         metrics: HostMetrics::default(),
         refusals: Refusals::open(data).expect("a file"),
+        policies: Policies::open(data).expect("a file"),
         handles: [0; 32].into(),
         lock: Arc::new(std::fs::File::create(data.join("lock")).expect("a file")),
     }

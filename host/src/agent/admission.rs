@@ -1,7 +1,7 @@
 //! How a node becomes known to its plane, and stays so: it joins once, registers at each start, renews its certificate
 //! in good time, and comes back with an expired one when it was off for long.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use fettle_identity::{Fingerprint, Key, Refusal};
 use fettle_wire::node::{JoinRequest, RegisterRequest, RenewRequest};
@@ -147,10 +147,14 @@ impl Agent {
 
     /// What this host says of its node.
     pub(super) fn facts(&self, node_id: String) -> RegisterRequest {
+        let mut capabilities: HashMap<String, String> = self.settings.capabilities.clone().into_iter().collect();
+        if let Some(active) = self.executor.policies.active() {
+            capabilities.insert("policy.revision".to_owned(), active.revision.to_string());
+        }
         RegisterRequest {
             name: self.settings.name.clone(),
             host_version: env!("CARGO_PKG_VERSION").to_owned(),
-            capabilities: self.settings.capabilities.clone().into_iter().collect(),
+            capabilities,
             labels: self.settings.labels.clone().into_iter().collect(),
             slots: self.settings.slots,
             node_id,

@@ -20,7 +20,10 @@ use std::{
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use fettle_identity::{Roots, signing::Signers};
-use fettle_model::task::{Epoch, Task};
+use fettle_model::{
+    reference::Reference,
+    task::{Epoch, Task},
+};
 use fettle_telemetry::{
     Options,
     listen::{self, Endpoint, ListenError, Refresh},
@@ -59,6 +62,8 @@ pub struct Settings {
     pub capabilities: BTreeMap<String, String>,
     /// What its operator calls it by.
     pub labels: BTreeMap<String, String>,
+    /// The activation of policy bundles that the node begins with.
+    pub policies: Option<Reference>,
 }
 
 /// Why an agent stopped by itself.
@@ -89,6 +94,14 @@ pub enum AgentError {
         reason: String,
         /// Whether it would say the same for ever.
         is_final: bool,
+    },
+    /// The node cannot begin with the policy bundles that it was started with.
+    #[error("this node takes no tasks before it has its policy bundles: {reason} [{code}]")]
+    Policies {
+        /// Why, for programs.
+        code: String,
+        /// Why, for people.
+        reason: String,
     },
     /// The journal failed; nothing may be started without it.
     #[error("the host cannot go on without its journal")]
@@ -182,7 +195,12 @@ impl Agent {
         };
         let node_id: Arc<str> = admitted.certified.node_id.as_str().into();
         tracing::info!(%node_id, plane = self.settings.plane, "registered");
+        tokio::select! {
+            begun = self.begin_with_policies(&node_id) => begun?,
+            () = stop.cancelled() => return self.wind_down(tasks).await,
+        }
         let heartbeat = tokio::spawn(Arc::clone(&self).heartbeat(Arc::clone(&node_id), admitted.heartbeat));
+        let _policies = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&self).tell_policies(Arc::clone(&node_id))));
         // Until the last step has ended and is reported.
         let _reports = AbortOnDropHandle::new(tokio::spawn(reports::keep(Arc::clone(&self))));
         let refused = tokio::select! {
@@ -192,6 +210,34 @@ impl Agent {
         heartbeat.abort();
         self.wind_down(tasks).await?;
         refused.map_or(Ok(()), Err)
+    }
+
+    /// Obeys the activation that this host was started with; a registry that is away is waited for.
+    async fn begin_with_policies(&self, node_id: &str) -> Result<(), AgentError> {
+        let Some(activation) = &self.settings.policies else { return Ok(()) };
+        let mut waits = backoff();
+        loop {
+            match self.executor.begin_with(activation, node_id).await {
+                Ok(()) => return Ok(()),
+                Err(failure) if failure.is_retryable() => {
+                    tracing::warn!(reason = failure.message, "the policy bundles are not there yet; trying again");
+                    tokio::time::sleep(waits.next().unwrap_or(Duration::from_secs(10))).await;
+                }
+                Err(failure) => return Err(AgentError::Policies { code: failure.code, reason: failure.message }),
+            }
+        }
+    }
+
+    /// Tells the plane whenever other policy bundles count. What is lost is said again at the next start.
+    async fn tell_policies(self: Arc<Self>, node_id: Arc<str>) {
+        let mut revisions = self.executor.policies.revisions();
+        while revisions.changed().await.is_ok() {
+            let mut waits = backoff();
+            while let Err(status) = self.client.clone().register(self.facts(node_id.to_string())).await {
+                tracing::warn!(reason = status.message(), "the plane does not know yet which policy bundles count");
+                tokio::time::sleep(waits.next().unwrap_or(Duration::from_secs(10))).await;
+            }
+        }
     }
 
     /// Serves metrics while the answer is kept; not at all when nobody asked for them.

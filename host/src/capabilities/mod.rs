@@ -12,6 +12,7 @@ pub mod facts;
 pub mod files;
 pub mod gpu;
 pub mod http;
+pub mod policy;
 pub mod report;
 pub mod transfer;
 
@@ -87,6 +88,14 @@ impl Default for Queues {
     }
 }
 
+/// What the steps of one task share.
+pub struct OfTask {
+    /// Where its credentials are.
+    pub purse: Arc<credentials::Purse>,
+    /// What has the node obey activations.
+    pub activator: Arc<dyn policy::Activator>,
+}
+
 /// The capabilities of one step, after its grant was read.
 #[derive(Clone, Default)]
 pub struct Configured {
@@ -97,6 +106,7 @@ pub struct Configured {
     gpu: gpu::Configured,
     http: http::Configured,
     credentials: credentials::Configured,
+    policy: policy::Configured,
     purse: Option<credentials::StepPurse>,
 }
 
@@ -112,6 +122,7 @@ pub struct Prepared {
     pub(crate) gpu: gpu::Gpu,
     pub(crate) http: http::Http,
     pub(crate) credentials: credentials::Credentials,
+    pub(crate) policy: policy::Policy,
 }
 
 /// Makes the granted capabilities importable, and `report`.
@@ -132,6 +143,9 @@ pub fn link(linker: &mut Linker<AttemptState>, granted: &BTreeSet<Capability>) -
             Capability::Http => wit::http::http::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?,
             Capability::Credentials => {
                 wit::credentials::credentials::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?;
+            }
+            Capability::Policy => {
+                wit::policy::policy::add_to_linker::<_, HasSelf<AttemptState>>(linker, |state| state)?;
             }
         }
     }
@@ -159,6 +173,7 @@ impl Configured {
             gpu: gpu::Configured::new(grants.gpu.as_ref(), node),
             http: http::Configured::new(grants.http.as_ref(), policy, node)?,
             credentials: credentials::Configured::new(grants.credentials.as_ref()),
+            policy: policy::Configured::new(grants.policy.as_ref()),
             purse: None,
             files,
         })
@@ -168,6 +183,13 @@ impl Configured {
     #[must_use]
     pub fn with_purse(mut self, purse: &Arc<credentials::Purse>, step_id: &StepId) -> Self {
         self.purse = Some(self.credentials.of_step(purse, step_id));
+        self
+    }
+
+    /// The same for a step of a task, which may have the node obey activations.
+    #[must_use]
+    pub fn with_activator(mut self, activator: &Arc<dyn policy::Activator>) -> Self {
+        self.policy.activator = Some(Arc::clone(activator));
         self
     }
 
@@ -194,6 +216,7 @@ impl Configured {
             gpu: self.gpu.prepare(denials.clone()),
             http: self.http.prepare(report.handle(), denials.clone()),
             credentials: self.credentials.prepare(self.purse.clone(), report.handle(), denials.clone()),
+            policy: self.policy.prepare(report.handle(), denials.clone()),
             denials,
             report,
         }

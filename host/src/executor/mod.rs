@@ -3,6 +3,7 @@
 mod component;
 mod inquiry;
 pub mod journal;
+pub mod policies;
 mod preflight;
 mod run;
 mod shelf;
@@ -25,11 +26,12 @@ use tokio_util::sync::CancellationToken;
 pub use self::shelf::Shelf;
 use self::{
     journal::{Journal, JournalError},
+    policies::Policies,
     preflight::Prepared,
 };
 use crate::{
     capabilities::{
-        Node,
+        Node, OfTask,
         credentials::{HandleKey, Issuer, Purse},
     },
     clock::Clock,
@@ -73,6 +75,8 @@ pub struct Executor {
     pub metrics: HostMetrics,
     /// What is not done for the plane.
     pub refusals: Refusals,
+    /// Which policy bundles count.
+    pub policies: Policies,
     /// What the handles of credentials are authenticated with.
     pub handles: HandleKey,
     /// Keeps every other host out of the data directory.
@@ -113,14 +117,17 @@ impl Executor {
         signals: &Signals,
         issuer: Arc<dyn Issuer>,
     ) -> Result<TaskOutcome, Interrupted> {
-        let purse = Arc::new(Purse::new(self.handles.clone(), task.task_id.clone(), issuer));
+        let shared = OfTask {
+            purse: Arc::new(Purse::new(self.handles.clone(), task.task_id.clone(), issuer)),
+            activator: Arc::new(policies::OfTask { executor: self.clone(), task: task.clone() }),
+        };
         let progress = self.journal.progress(&task.task_id).await.map_err(Interrupted::Journal)?;
         if progress.canceled {
             signals.cancel.cancel();
         }
         let begun = progress.has_begun();
         let prepared = tokio::select! {
-            prepared = self.prepare(task, &purse) => prepared,
+            prepared = self.prepare(task, &shared) => prepared,
             // A task that has begun is prepared all the same: there may be something to undo and to sweep.
             () = signals.cancel.cancelled(), if !begun => return Ok(TaskOutcome::Canceled),
             () = signals.put_down.cancelled() => return Err(Interrupted::PutDown),
@@ -169,10 +176,10 @@ impl Executor {
     }
 
     /// Fetches, verifies and links; a registry that is away for a moment is waited for.
-    async fn prepare(&self, task: &Task, purse: &Arc<Purse>) -> Result<Prepared, Failure> {
+    async fn prepare(&self, task: &Task, shared: &OfTask) -> Result<Prepared, Failure> {
         let backoff = Backoff::default();
         for attempt in 1..PREPARATIONS {
-            match preflight::prepare(self, task, purse).await {
+            match preflight::prepare(self, task, shared).await {
                 Err(failure) if failure.is_retryable() => {
                     tracing::warn!(
                         task_id = task.task_id,
@@ -184,7 +191,7 @@ impl Executor {
                 prepared => return prepared,
             }
         }
-        preflight::prepare(self, task, purse).await
+        preflight::prepare(self, task, shared).await
     }
 }
 

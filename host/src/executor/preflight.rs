@@ -19,7 +19,7 @@ use super::{
     failure,
     shelf::{Loaded, Resolved, of_load},
 };
-use crate::capabilities::{Configured, credentials::Purse};
+use crate::capabilities::{Configured, OfTask};
 
 /// A task that may run.
 pub(super) struct Prepared {
@@ -36,17 +36,18 @@ pub(super) struct Ready {
 }
 
 /// Verifies, plans and links a task.
-pub(super) async fn prepare(executor: &Executor, task: &Task, purse: &Arc<Purse>) -> Result<Prepared, Failure> {
+pub(super) async fn prepare(executor: &Executor, task: &Task, shared: &OfTask) -> Result<Prepared, Failure> {
     let sources = &task.sources;
     let (definition, catalog, policy) = tokio::try_join!(
         executor.shelf.definition(&sources.definition),
         executor.shelf.catalog(&sources.catalog),
-        executor.shelf.policy(&sources.policy),
+        executor.policies.named(&executor.shelf, &sources.policy),
     )?;
     plan::check_inputs(&definition, &task.inputs).map_err(|error| refused("plan.inputs", &error))?;
     let graph = executor.shelf.graph(sources, &definition, &catalog)?;
     check_digest(&graph, task)?;
     let graph = Arc::clone(&graph.graph);
+    let policy = policy.map_or_else(|| executor.policies.recovery(&sources.policy, &graph), Ok)?;
     let mut steps = BTreeMap::new();
     for step in &graph.steps {
         let mut ready =
@@ -54,7 +55,7 @@ pub(super) async fn prepare(executor: &Executor, task: &Task, purse: &Arc<Purse>
                 failure.message = format!("step `{}`: {}", step.id, failure.message);
                 failure
             })?;
-        ready.capabilities = ready.capabilities.with_purse(purse, &step.id);
+        ready.capabilities = ready.capabilities.with_purse(&shared.purse, &step.id).with_activator(&shared.activator);
         steps.insert(step.id.clone(), ready);
     }
     Ok(Prepared { graph, steps })

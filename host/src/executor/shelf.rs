@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use fettle_model::{
+    activation::PolicyActivation,
     catalog::Catalog,
     definition::Definition,
     descriptor::Descriptor,
@@ -66,6 +67,7 @@ struct Inner {
     definitions: Cache<Key, Arc<Definition>>,
     catalogs: Cache<Key, Arc<Catalog>>,
     policies: Cache<Key, Arc<PolicyBundle>>,
+    activations: Cache<Key, Arc<PolicyActivation>>,
     components: Cache<Key, Arc<Loaded>>,
     graphs: Cache<Sources, Arc<Resolved>>,
 }
@@ -91,6 +93,7 @@ impl Shelf {
             definitions: Cache::new(ENTRIES),
             catalogs: Cache::new(ENTRIES),
             policies: Cache::new(ENTRIES),
+            activations: Cache::new(ENTRIES),
             components: Cache::new(ENTRIES),
             graphs: Cache::new(ENTRIES),
         }))
@@ -129,6 +132,18 @@ impl Shelf {
             Ok(policy)
         };
         self.0.policies.get_or_insert_async(&self.key(reference)?, fetch).await
+    }
+
+    pub(super) async fn activation(&self, reference: &Reference) -> Result<Arc<PolicyActivation>, Failure> {
+        let fetch = async {
+            let document: Arc<PolicyActivation> = self.document(ArtifactKind::PolicyActivation, reference).await?;
+            document.check().map_err(|violations| {
+                let message = format!("policy activation {reference} is not sound: {violations}");
+                failure(FailureClass::Denied, "policy.invalid-activation", message)
+            })?;
+            Ok(document)
+        };
+        self.0.activations.get_or_insert_async(&self.key(reference)?, fetch).await
     }
 
     pub(super) async fn component(&self, reference: &Reference) -> Result<Arc<Loaded>, Failure> {

@@ -113,6 +113,7 @@ pub(crate) fn settings(directory: &Path, plane: &str, join: &str) -> Run {
         trusted_root: None,
         name: Some(NODE.to_owned()),
         join_token_file: Some(token),
+        policies: None,
         label: Vec::new(),
         slots: 2,
         concurrency: 1,

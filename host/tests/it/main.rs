@@ -28,6 +28,7 @@ mod imports;
 mod journal;
 mod obedience;
 mod ordinary_user;
+mod policies;
 mod pull;
 mod python;
 mod replay;

@@ -25,7 +25,7 @@ impl Entry {
     /// Whether the field is a switch and not a list.
     #[must_use]
     pub fn is_switch(&self) -> bool {
-        self.capability == Capability::Gpu
+        matches!(self.capability, Capability::Gpu | Capability::Policy)
     }
 }
 
@@ -48,6 +48,7 @@ impl Grants {
         let requests = self.http.iter().flat_map(crate::grant::HttpGrant::entries);
         let carried = self.transfer.iter().flat_map(|grant| &grant.credentials);
         let minted = self.credentials.iter().flat_map(|grant| &grant.mint);
+        let activates = self.policy.iter().filter(|grant| grant.activate);
         texts(Capability::Exec, "profiles", exec.map(|grant| &grant.profiles))
             .chain(texts(Capability::Files, "read", files.map(|grant| &grant.read)))
             .chain(texts(Capability::Files, "write", files.map(|grant| &grant.write)))
@@ -57,6 +58,7 @@ impl Grants {
             .chain(self.gpu.iter().filter(|grant| grant.read).map(|_| Entry::new(Capability::Gpu, "read", true)))
             .chain(requests.map(|request| Entry::new(Capability::Http, "requests", request)))
             .chain(minted.map(|rule| Entry::new(Capability::Credentials, "mint", rule)))
+            .chain(activates.map(|_| Entry::new(Capability::Policy, "activate", true)))
             .collect()
     }
 
@@ -85,6 +87,7 @@ impl Grants {
             (Capability::Gpu, _) => self.gpu.as_ref().is_some_and(|grant| grant.read),
             (Capability::Http, _) => self.http.as_ref().is_some_and(|grant| grant.covers(value)),
             (Capability::Credentials, _) => self.credentials.as_ref().is_some_and(|grant| grant.covers(value)),
+            (Capability::Policy, _) => self.policy.as_ref().is_some_and(|grant| grant.activate),
         }
     }
 
@@ -109,6 +112,7 @@ impl Grants {
         grants.gpu = grants.gpu.filter(|_| has(Capability::Gpu));
         grants.http = grants.http.filter(|_| has(Capability::Http));
         grants.credentials = grants.credentials.filter(|_| has(Capability::Credentials));
+        grants.policy = grants.policy.filter(|_| has(Capability::Policy));
         if let Some(exec) = &mut grants.exec {
             exec.profiles.retain(|value| stays(Capability::Exec, "profiles", value));
         }
@@ -131,6 +135,9 @@ impl Grants {
         }
         if let Some(gpu) = &mut grants.gpu {
             gpu.read &= stays(Capability::Gpu, "read", &true);
+        }
+        if let Some(policy) = &mut grants.policy {
+            policy.activate &= stays(Capability::Policy, "activate", &true);
         }
         grants
     }
@@ -161,7 +168,7 @@ mod tests {
         let all = grants(
             "{files: {write: [a], read: [b]}, transfer: {hosts: ['r:1'], credentials: [oci_pull]}, exec: {profiles: [p]},
               gpu: {read: true}, facts: {read: [system, kernel-log]},
-              credentials: {mint: [{type: oci_pull, scope: 'r:1/models/*'}]},
+              credentials: {mint: [{type: oci_pull, scope: 'r:1/models/*'}]}, policy: {activate: true},
               http: {requests: [{url: 'https://a.example/v1/', methods: [GET, POST]}]}}",
         );
         assert_eq!(all.capabilities().len(), Capability::ALL.len(), "the test knows every capability");

@@ -290,6 +290,7 @@ fn unknown(entry: &Entry, policy: &PolicyBundle) -> Option<(&'static str, String
         | Capability::Facts
         | Capability::Gpu
         | Capability::Http
-        | Capability::Credentials => None,
+        | Capability::Credentials
+        | Capability::Policy => None,
     }
 }

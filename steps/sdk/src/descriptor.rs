@@ -36,6 +36,8 @@ pub enum Capability {
     Http,
     /// Have credentials minted.
     Credentials,
+    /// Say which policy bundles count.
+    Policy,
 }
 
 /// What a step is, without its functions.

@@ -117,11 +117,14 @@ macro_rules! __capability {
     (credentials) => {
         $crate::Capability::Credentials
     };
+    (policy) => {
+        $crate::Capability::Policy
+    };
     ($other:ident) => {
         compile_error!(concat!(
             "there is no capability `",
             stringify!($other),
-            "`; write exec, files, transfer, facts, gpu, http or credentials"
+            "`; write exec, files, transfer, facts, gpu, http, credentials or policy"
         ))
     };
 }

@@ -71,6 +71,7 @@ pub mod facts;
 pub mod files;
 pub mod gpu;
 pub mod http;
+pub mod policy;
 pub mod report;
 pub mod transfer;
 

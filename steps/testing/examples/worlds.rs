@@ -18,6 +18,7 @@ fn steps() -> Vec<(&'static str, Box<dyn Step>)> {
         ("fettle_step_artifact_pull_oci", Box::new(fettle_step_artifact_pull_oci::step())),
         ("fettle_step_command_exec_allowlisted", Box::new(fettle_step_command_exec_allowlisted::step())),
         ("fettle_step_credential_mint", Box::new(fettle_step_credential_mint::step())),
+        ("fettle_step_policy_activate", Box::new(fettle_step_policy_activate::step())),
         ("fettle_step_file_render", Box::new(fettle_step_file_render::step())),
         ("fettle_step_gpu_runtime_check", Box::new(fettle_step_gpu_runtime_check::step())),
         ("fettle_step_health_check", Box::new(fettle_step_health_check::step())),

@@ -16,6 +16,7 @@ fn steps() -> Vec<(&'static str, Box<dyn Step>)> {
         ("artifact-pull-oci", Box::new(fettle_step_artifact_pull_oci::step())),
         ("command-exec-allowlisted", Box::new(fettle_step_command_exec_allowlisted::step())),
         ("credential-mint", Box::new(fettle_step_credential_mint::step())),
+        ("policy-activate", Box::new(fettle_step_policy_activate::step())),
         ("file-render", Box::new(fettle_step_file_render::step())),
         ("gpu-runtime-check", Box::new(fettle_step_gpu_runtime_check::step())),
         ("health-check", Box::new(fettle_step_health_check::step())),

@@ -67,6 +67,7 @@ impl RegistryClient {
                 ArtifactKind::Catalog
                 | ArtifactKind::Definition
                 | ArtifactKind::PolicyBundle
+                | ArtifactKind::PolicyActivation
                 | ArtifactKind::TrustPolicy => Bytes::from_static(b"{}"),
             };
             let manifest = OciImageManifest {

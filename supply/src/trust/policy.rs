@@ -52,6 +52,9 @@ pub(super) struct Document {
     /// Who may sign policy bundles.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(super) policy_bundle: Option<Requirement>,
+    /// Who may sign which policy bundles count.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(super) policy_activation: Option<Requirement>,
     /// Who may sign the policy that takes this one's place.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(super) trust_policy: Option<Requirement>,
@@ -130,6 +133,7 @@ impl TrustPolicy {
             catalog: all.clone(),
             definition: all.clone(),
             policy_bundle: all.clone(),
+            policy_activation: all.clone(),
             trust_policy: all,
             ..Document::default()
         })
@@ -191,6 +195,7 @@ impl Document {
             ArtifactKind::Catalog => self.catalog.as_ref(),
             ArtifactKind::Definition => self.definition.as_ref(),
             ArtifactKind::PolicyBundle => self.policy_bundle.as_ref(),
+            ArtifactKind::PolicyActivation => self.policy_activation.as_ref(),
             ArtifactKind::TrustPolicy => self.trust_policy.as_ref(),
         }
     }
@@ -201,6 +206,7 @@ impl Document {
             ArtifactKind::Catalog => &mut self.catalog,
             ArtifactKind::Definition => &mut self.definition,
             ArtifactKind::PolicyBundle => &mut self.policy_bundle,
+            ArtifactKind::PolicyActivation => &mut self.policy_activation,
             ArtifactKind::TrustPolicy => &mut self.trust_policy,
         }
     }

@@ -27,6 +27,7 @@ async fn every_kind_is_pushed_signed_fetched_and_kept() {
             ArtifactKind::Catalog
             | ArtifactKind::Definition
             | ArtifactKind::PolicyBundle
+            | ArtifactKind::PolicyActivation
             | ArtifactKind::TrustPolicy => {
                 (canonical::to_bytes(&json!({ "kind": kind, "revision": 7 })).unwrap(), None)
             }

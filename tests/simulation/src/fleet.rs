@@ -12,6 +12,7 @@ use fettle_host::{
     executor::{
         Executor, Shelf,
         journal::{Bounds, Journal},
+        policies::Policies,
     },
     metrics::HostMetrics,
     queue::Pressure,
@@ -191,6 +192,7 @@ async fn live(ground: Arc<Ground>, seat: Arc<Seat>, machine: Arc<Machine>, join_
         pressure: Pressure::default(),
         metrics: HostMetrics::default(),
         refusals: Refusals::open(&directory).expect("a file"),
+        policies: Policies::open(&directory).expect("a file"),
         handles: [0; 32].into(),
         lock: Arc::new(std::fs::File::create(directory.join("lock")).expect("a file")),
     };
@@ -202,6 +204,7 @@ async fn live(ground: Arc<Ground>, seat: Arc<Seat>, machine: Arc<Machine>, join_
         slots: 2,
         capabilities: [("gpu.vendor".to_owned(), "nvidia".to_owned())].into(),
         labels: [("pool".to_owned(), "all".to_owned())].into(),
+        policies: None,
     };
     let line = Line {
         net: Arc::clone(&ground.net),

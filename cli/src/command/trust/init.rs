@@ -40,6 +40,9 @@ pub struct Init {
     /// Of somebody who may sign policy bundles: profiles, resolver rules and ceilings. Repeatable.
     #[arg(long, value_name = "FILE")]
     policy_bundle: Vec<PathBuf>,
+    /// Of somebody who may sign which policy bundles count. Repeatable.
+    #[arg(long, value_name = "FILE")]
+    policy_activation: Vec<PathBuf>,
     /// Nothing older counts than what a machine has accepted under the same name. Each signature then has to say its
     /// name and version (`--release` of the publishing commands).
     #[arg(long)]
@@ -66,6 +69,7 @@ impl Init {
             (ArtifactKind::Catalog, &self.catalog),
             (ArtifactKind::Definition, &self.definition),
             (ArtifactKind::PolicyBundle, &self.policy_bundle),
+            (ArtifactKind::PolicyActivation, &self.policy_activation),
         ] {
             let keys = if files.is_empty() { signers.clone() } else { file::keys(files)? };
             warn_of_roots(kind, &keys, &roots);

@@ -31,8 +31,10 @@ const STEPS: [(&str, &[&str], usize); 4] = [
             "http",
             "--capability",
             "credentials",
+            "--capability",
+            "policy",
         ],
-        7,
+        8,
     ),
     ("does-it-once", &["--effect", "consume", "--capability", "files", "--capability", "transfer"], 2),
 ];

@@ -20,6 +20,7 @@ pub(crate) mod facts;
 pub(crate) mod files;
 pub(crate) mod gpu;
 pub(crate) mod http;
+pub(crate) mod policy;
 pub(crate) mod report;
 pub(crate) mod transfer;
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::digest_of;
-use crate::{credentials, exec, facts, files, gpu, http, report, transfer};
+use crate::{credentials, exec, facts, files, gpu, http, policy, report, transfer};
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<RefCell<State>>>> = const { RefCell::new(None) };
@@ -40,6 +40,9 @@ pub(super) struct State {
     pub(super) requests: BTreeMap<(String, String), Result<http::Response, http::Error>>,
     pub(super) credentials: BTreeMap<(String, String), Result<String, credentials::Error>>,
     pub(super) carried: BTreeSet<String>,
+    pub(super) active: Option<policy::ActivePolicies>,
+    pub(super) may_activate: bool,
+    pub(super) activations: BTreeMap<String, Result<policy::ActivePolicies, policy::Error>>,
     pub(super) system: Result<facts::SystemInformation, facts::Error>,
     pub(super) memory: Result<facts::MemoryUsage, facts::Error>,
     pub(super) filesystems: Result<Vec<facts::Filesystem>, facts::Error>,
@@ -66,6 +69,9 @@ impl Default for State {
             requests: BTreeMap::new(),
             credentials: BTreeMap::new(),
             carried: BTreeSet::new(),
+            active: None,
+            may_activate: false,
+            activations: BTreeMap::new(),
             system: Err(facts::Error::AccessDenied),
             memory: Err(facts::Error::AccessDenied),
             filesystems: Err(facts::Error::AccessDenied),
@@ -205,6 +211,22 @@ impl Node {
     ) -> &Self {
         let key = (credential_type.to_owned(), scope.to_owned());
         self.change(|state| drop(state.credentials.insert(key, answer)))
+    }
+
+    /// Grants `policy.activate`, and says what telling the node of this activation answers.
+    pub fn put_activation(&self, activation: &str, answer: Result<policy::ActivePolicies, policy::Error>) -> &Self {
+        self.change(|state| {
+            state.may_activate = true;
+            state.activations.insert(activation.to_owned(), answer);
+        })
+    }
+
+    /// Grants `policy.activate`, on a node that obeys this activation.
+    pub fn set_active(&self, active: policy::ActivePolicies) -> &Self {
+        self.change(|state| {
+            state.may_activate = true;
+            state.active = Some(active);
+        })
     }
 
     /// Makes the next call of `transfer` fail.
