@@ -10,6 +10,8 @@ use std::{
 
 use fettle_identity::Directory;
 
+use ipnet::IpNet;
+
 use crate::{database::Database, upkeep::Retention, webhook::WebhookConfig};
 
 /// How a plane runs. [`PlaneConfig::new`] is right for most.
@@ -58,6 +60,10 @@ pub struct PlaneConfig {
     pub secret_key: Option<PathBuf>,
     /// How often each token may ask; none is as often as it likes.
     pub rate_limit: Option<RateLimit>,
+    /// When somebody is not listened to for a while; never when absent.
+    pub lockout: Option<Lockout>,
+    /// Networks of proxies whose word about where a request comes from counts.
+    pub trusted_proxies: Vec<IpNet>,
     /// The longest that a REST request may take, streams aside.
     pub request_timeout: Duration,
     /// The largest REST request body in bytes.
@@ -94,6 +100,23 @@ impl Default for RateLimit {
     }
 }
 
+/// When somebody is not listened to for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lockout {
+    /// Requests with a token that does not count, from one address at once and in each minute, before the next one
+    /// locks it out. Whoever has a token that counts may be refused three times as often.
+    pub after: NonZeroU32,
+    /// How long.
+    pub lasts: Duration,
+}
+
+impl Default for Lockout {
+    fn default() -> Self {
+        const AFTER: NonZeroU32 = NonZeroU32::new(20).unwrap();
+        Self { after: AFTER, lasts: Duration::from_secs(60) }
+    }
+}
+
 impl PlaneConfig {
     /// Where the authorities are.
     pub(crate) fn authorities(&self) -> Directory {
@@ -126,6 +149,8 @@ impl PlaneConfig {
             credentials: None,
             secret_key: None,
             rate_limit: Some(RateLimit::default()),
+            lockout: Some(Lockout::default()),
+            trusted_proxies: Vec::new(),
             request_timeout: Duration::from_secs(60),
             request_limit_bytes: 1 << 20,
             retention: Retention::default(),

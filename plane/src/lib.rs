@@ -31,7 +31,7 @@ mod target;
 mod upkeep;
 mod webhook;
 
-pub use config::{PlaneConfig, RateLimit};
+pub use config::{Lockout, PlaneConfig, RateLimit};
 pub use identity::authorities::IdentityError;
 pub use identity::openid::OpenIdError;
 pub use observation::PlaneMetrics;

@@ -20,7 +20,7 @@ use crate::{
     deprecation::Moves,
     dispatch::{Holdings, Wakeups, expiry},
     identity::{
-        Projects, Rates, TokenUses,
+        Lockouts, Projects, Rates, TokenUses,
         authorities::{Authorities, IdentityError},
         openid::{OpenId, OpenIdError},
         task_key::TaskKey,
@@ -174,6 +174,7 @@ impl Plane {
             metrics,
             rego,
             rates: Rates::new(config.rate_limit),
+            lockouts: Lockouts::new(config.lockout),
             token_uses: TokenUses::default(),
             shutdown: CancellationToken::new(),
             config,
@@ -339,5 +340,6 @@ async fn serve(listener: TcpListener, state: State) -> std::io::Result<()> {
         let _ = stream.set_nodelay(true);
     });
     let stop: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move { shutdown.cancelled().await });
-    axum::serve(listener, api::router(state)).with_graceful_shutdown(stop).await
+    let router = api::router(state).into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, router).with_graceful_shutdown(stop).await
 }

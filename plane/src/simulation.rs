@@ -22,7 +22,7 @@ use crate::{
     deprecation::Moves,
     dispatch::{Holdings, Wakeups},
     identity::{
-        Projects, Rates, TokenUses,
+        Lockouts, Projects, Rates, TokenUses,
         authorities::{Authorities, IdentityError},
         task_key::TaskKey,
     },
@@ -108,6 +108,7 @@ impl SimulatedPlane {
             metrics,
             rego: Rego::default(),
             rates: Rates::new(config.rate_limit),
+            lockouts: Lockouts::new(config.lockout),
             token_uses: TokenUses::default(),
             shutdown: CancellationToken::new(),
             config,

@@ -16,7 +16,7 @@ use crate::{
     config::PlaneConfig,
     deprecation::Moves,
     dispatch::{Holdings, Wakeups},
-    identity::{Projects, Rates, TokenUses, authorities::Authorities, openid::OpenId, task_key::TaskKey},
+    identity::{Lockouts, Projects, Rates, TokenUses, authorities::Authorities, openid::OpenId, task_key::TaskKey},
     node::{CredentialDesk, Nodes, Refusals},
     observation::PlaneMetrics,
     policy::rego::Rego,
@@ -59,6 +59,7 @@ pub(crate) struct Inner {
     pub(crate) token_uses: TokenUses,
     /// How often each token may ask.
     pub(crate) rates: Rates,
+    pub(crate) lockouts: Lockouts,
     /// Ends streams and timers.
     pub(crate) shutdown: CancellationToken,
 }

@@ -333,6 +333,13 @@ pub(crate) const CODES: &[Code] = &[
         "the token makes more requests than it may",
         "wait as many seconds as `Retry-After` says",
     ),
+    code(
+        "access.locked_out",
+        StatusCode::TOO_MANY_REQUESTS,
+        At::Token,
+        "too many requests with tokens that do not count came from this address, or this token was refused too often",
+        "mend the token, and wait as many seconds as `Retry-After` says",
+    ),
     code("internal", StatusCode::INTERNAL_SERVER_ERROR, At::Everywhere, "something is wrong inside the plane", LOG),
     code(
         "artifact.unavailable",

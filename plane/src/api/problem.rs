@@ -106,6 +106,15 @@ impl Problem {
         Self { retry_after, ..Self::new(StatusCode::TOO_MANY_REQUESTS, "request.too_many", detail) }
     }
 
+    /// What came before it was too much.
+    pub(crate) fn locked_out(wait: std::time::Duration) -> Self {
+        let detail = "too many requests with tokens that do not count, or too many that were refused, came from here; the \
+                      next one is looked at in";
+        let seconds = (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1);
+        let detail = format!("{detail} {seconds} seconds");
+        Self { retry_after: Some(seconds), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "access.locked_out", detail) }
+    }
+
     /// It is not there, or the caller may not know of it.
     pub(crate) const fn not_found(code: &'static str, detail: String) -> Self {
         Self::new(StatusCode::NOT_FOUND, code, detail)

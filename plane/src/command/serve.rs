@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::place::Place;
-use crate::{Plane, PlaneConfig, RateLimit, Retention, WebhookConfig};
+use crate::{Lockout, Plane, PlaneConfig, RateLimit, Retention, WebhookConfig};
 
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write one like `30s`"))
@@ -100,6 +100,16 @@ pub(super) struct Serve {
     /// REST requests that each token may make at once.
     #[arg(long, value_name = "NUMBER", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
     burst: u32,
+    /// Requests with a token that does not count, from one address in a minute, before the next one locks it out for a
+    /// while; a token that counts may be refused three times as often. 0 locks nobody out.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    lockout_after: u32,
+    /// How long somebody is locked out.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1m")]
+    lockout_for: Duration,
+    /// A network of proxies that say in `X-Forwarded-For` where requests come from. Repeatable.
+    #[arg(long, value_name = "NETWORK")]
+    trusted_proxy: Vec<IpNet>,
     /// A private network (`host=network`, like `ci.internal=10.0.0.0/8`) that receivers of webhooks at this host may be
     /// in; without it only public addresses are reached. Only such a host may be spoken to without TLS. Repeatable.
     #[arg(long, value_name = "HOST=NETWORK", value_parser = private)]
@@ -170,6 +180,8 @@ impl Serve {
             credentials: self.credentials,
             secret_key: self.secret_key,
             rate_limit: rate_limit(self.rate, self.burst),
+            lockout: NonZeroU32::new(self.lockout_after).map(|after| Lockout { after, lasts: self.lockout_for }),
+            trusted_proxies: self.trusted_proxy,
             retention: Retention {
                 logs: self.retain_logs.0,
                 events: self.retain_events.0,

@@ -10,6 +10,7 @@ use fettle_model::name::Label;
 use fettle_openid::{Identity, Refusal as Unvouched, Verifier};
 use fettle_store::{
     audit::Refusal,
+    context::Actor,
     id::{NodeId, OperationId},
     node::Node,
     project::Project,
@@ -19,6 +20,8 @@ use fettle_store::{
 
 use super::{
     caller::{Admission, Caller, Reached},
+    lockouts::{self, Suspect},
+    network::Network,
     openid::NotLetIn,
     secret,
     table::{self, Need, Row},
@@ -41,7 +44,9 @@ pub(crate) async fn authorise(Extracted(state): Extracted<State>, request: Reque
         let token = header.and_then(secret::bearer).map(str::to_owned);
         let correlation_id = parts.extensions.get::<CorrelationId>().map(|id| id.0.clone()).unwrap_or_default();
         let place = Place { params: Params::read(&mut parts, &state).await, path: parts.uri.path().to_owned() };
-        match admit(&state, token, correlation_id, row, &place).await {
+        let network = Network::of_request(&parts, &state.config.trusted_proxies);
+        let asking = Asking { state: &state, network, correlation_id };
+        match asking.admit(token, row, &place).await {
             Ok(admission) => parts.extensions.insert(admission),
             Err(problem) => return problem.into_response(),
         };
@@ -82,30 +87,58 @@ impl Place {
 /// Characters of a resource name that are kept.
 const RESOURCE_NAME: usize = 300;
 
-async fn admit(
-    state: &State,
-    token: Option<String>,
+/// Somebody who has not said yet who that is.
+struct Asking<'a> {
+    state: &'a State,
+    network: Option<Network>,
     correlation_id: String,
-    row: &'static Row,
-    place: &Place,
-) -> Result<Admission, Problem> {
-    let token = token.ok_or_else(Problem::unauthenticated)?;
-    let caller = match &state.openid {
-        Some(openid) if Verifier::is_meant_by(&token) => {
-            let admitted = openid.admit(&token, state.clock.now()).await.map_err(not_let_in)?;
-            Caller::vouched_for(admitted, correlation_id, state.clone())
+}
+
+impl Asking<'_> {
+    async fn admit(self, token: Option<String>, row: &'static Row, place: &Place) -> Result<Admission, Problem> {
+        let state = self.state;
+        let token = token.ok_or_else(Problem::unauthenticated)?;
+        let lockouts = &state.lockouts;
+        if let Some(wait) = self.network.and_then(|network| lockouts.wait(Suspect::Network(network))) {
+            return Err(Problem::locked_out(wait));
         }
-        _ => {
-            let token = state.store.token_by_hash(SecretHash::of(&token)).await?;
-            let valid = token.filter(|token| token.is_valid_at(state.clock.now()));
-            let valid = valid.ok_or_else(Problem::unauthenticated)?;
+        let Some(caller) = self.known(&token).await? else {
+            return Err(self.unknown(Problem::unauthenticated()).await);
+        };
+        if let Some(wait) = lockouts.wait(Suspect::Identity(caller.rated())) {
+            return Err(Problem::locked_out(wait));
+        }
+        state.rates.take(caller.rated()).map_err(Problem::too_many)?;
+        let reached = reach(state, &caller, row, place).await?;
+        Ok(Admission { caller, reached })
+    }
+
+    /// Who shows this token, when it counts.
+    async fn known(&self, token: &str) -> Result<Option<Caller>, Problem> {
+        let (state, correlation_id) = (self.state, self.correlation_id.clone());
+        if let Some(openid) = state.openid.as_ref().filter(|_| Verifier::is_meant_by(token)) {
+            return match openid.admit(token, state.clock.now()).await {
+                Ok(admitted) => Ok(Some(Caller::vouched_for(admitted, correlation_id, state.clone()))),
+                Err(reason) if reason.is_the_tokens_fault() => Err(self.unknown(not_let_in(reason)).await),
+                Err(reason) => Err(not_let_in(reason)),
+            };
+        }
+        let token = state.store.token_by_hash(SecretHash::of(token)).await?;
+        let valid = token.filter(|token| token.is_valid_at(state.clock.now()));
+        Ok(valid.map(|valid| {
             uses::note(state, &valid);
             Caller::with_token(valid, correlation_id, state.clone())
+        }))
+    }
+
+    /// Counts a token that does not count.
+    async fn unknown(&self, problem: Problem) -> Problem {
+        if let Some(network) = self.network {
+            let context = self.state.context(Actor::Stranger, &self.correlation_id);
+            lockouts::count(self.state, Suspect::Network(network), format!("addresses/{network}"), context).await;
         }
-    };
-    state.rates.take(caller.rated()).map_err(Problem::too_many)?;
-    let reached = reach(state, &caller, row, place).await?;
-    Ok(Admission { caller, reached })
+        problem
+    }
 }
 
 /// Why somebody with a token of an OpenID provider is not let in. It says more than of the plane's own tokens: whoever
@@ -252,6 +285,7 @@ async fn refuse(caller: &Caller, row: &'static Row, scope: String, place: &Place
     };
     match caller.record_refusal(refusal).await {
         Ok(()) => {
+            caller.was_refused().await;
             let (role, action) = (caller.access().role_name(), row.action);
             Problem::forbidden(format!("role {role} does not allow {action} here; ask for a token with a higher role"))
         }

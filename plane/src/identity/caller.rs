@@ -13,7 +13,10 @@ use fettle_store::{
     token::{Access, Token},
 };
 
-use super::rates::Rated;
+use super::{
+    lockouts::{self, Suspect},
+    rates::Rated,
+};
 use crate::{api::Problem, state::State};
 
 /// Whoever calls, in one request.
@@ -141,6 +144,12 @@ impl Caller {
     /// What accompanies a write of the caller.
     pub(crate) fn context(&self) -> Context {
         self.state.context(self.actor.clone(), &self.correlation_id)
+    }
+
+    /// Counts that the caller was refused something, for want of a role.
+    pub(super) async fn was_refused(&self) {
+        let name = format!("identities/{}", self.actor);
+        lockouts::count(&self.state, Suspect::Identity(self.rated), name, self.context()).await;
     }
 
     /// Writes down that the caller was refused something.

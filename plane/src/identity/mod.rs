@@ -3,6 +3,8 @@
 mod authorise;
 pub(crate) mod authorities;
 mod caller;
+pub(crate) mod lockouts;
+pub(crate) mod network;
 pub(crate) mod openid;
 mod projects;
 mod rates;
@@ -14,6 +16,7 @@ mod uses;
 
 pub(crate) use authorise::authorise;
 pub(crate) use caller::{Caller, InProject, InTenant, OfNode};
+pub(crate) use lockouts::Lockouts;
 pub(crate) use projects::Projects;
 pub(crate) use rates::Rates;
 pub(crate) use uses::TokenUses;

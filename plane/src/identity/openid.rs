@@ -141,6 +141,13 @@ pub(crate) enum NotLetIn {
     NoRole(Box<Identity>),
 }
 
+impl NotLetIn {
+    /// Whether whoever shows the token could have known.
+    pub(crate) const fn is_the_tokens_fault(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if !matches!(refusal, Refusal::Unavailable { .. }))
+    }
+}
+
 impl OpenId {
     /// As a document in YAML or JSON says. Issuers are asked when somebody comes with a token of theirs.
     pub(crate) fn load(path: &Path) -> Result<Self, OpenIdError> {

@@ -14,7 +14,7 @@ use crate::config::RateLimit;
 
 /// Whose requests are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Rated {
+pub(crate) enum Rated {
     /// The holder of a token.
     Token(TokenId),
     /// One person of one OpenID provider, whatever tokens that one comes with.

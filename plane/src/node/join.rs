@@ -20,7 +20,12 @@ use super::{
 };
 use crate::{
     clock::NoRandomness,
-    identity::{authorities, secret},
+    identity::{
+        authorities,
+        lockouts::{self, Suspect},
+        network::Network,
+        secret,
+    },
     state::State,
 };
 
@@ -35,6 +40,7 @@ pub(super) async fn join(state: &State, request: Request<JoinRequest>) -> Result
             let reason = "joining needs a join token; send metadata `authorization: Bearer <token>`";
             return Err(asking.refuse("join.token_missing", Status::unauthenticated, reason).await);
         };
+        asking.is_listened_to()?;
         asking.by_token(SecretHash::of(token), facts, context(Actor::Joining)).await?
     } else {
         asking.by_expired(&message.expired_certificate.into()).await?
@@ -55,6 +61,26 @@ impl Asking<'_> {
         refusals::call(self.state, self.connection, code, status, reason).await
     }
 
+    fn network(&self) -> Option<Network> {
+        self.connection.address.map(|address| Network::of(address.ip()))
+    }
+
+    /// Whether this address has not shown too much that does not count. It may try again.
+    fn is_listened_to(&self) -> Result<(), Status> {
+        let wait = self.network().and_then(|network| self.state.lockouts.wait(Suspect::Network(network)));
+        wait.map_or(Ok(()), |wait| {
+            let reason = format!("too many join tokens that do not count came from here; try again in {wait:.0?}");
+            Err(refusals::with_code(Status::resource_exhausted(reason), "access.locked_out"))
+        })
+    }
+
+    async fn showed_what_does_not_count(&self) {
+        let Some(network) = self.network() else { return };
+        let id = self.state.ulid().map(|id| id.to_string()).unwrap_or_default();
+        let context = self.state.context(Actor::Stranger, id);
+        lockouts::count(self.state, Suspect::Network(network), format!("addresses/{network}"), context).await;
+    }
+
     async fn by_token(
         &self,
         token: SecretHash,
@@ -70,7 +96,9 @@ impl Asking<'_> {
             Err(StoreError::NotFound { .. }) => {
                 let reason =
                     "the join token is unknown, expired or used up; create one with `fettle-plane join-token create`";
-                Err(self.refuse("join.token_refused", Status::unauthenticated, reason).await)
+                let refused = self.refuse("join.token_refused", Status::unauthenticated, reason).await;
+                self.showed_what_does_not_count().await;
+                Err(refused)
             }
             Err(error) => Err(status::store(error)),
         }

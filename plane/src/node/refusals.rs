@@ -1,7 +1,7 @@
 //! What is refused to nodes, and to those who only say that they are: counted, logged and written down, without
 //! letting whoever is refused fill the log or the audit trail.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use fettle_identity::Refusal;
 use fettle_store::{
@@ -13,7 +13,7 @@ use serde_json::json;
 use tonic::{Status, metadata::AsciiMetadataValue};
 
 use super::connection::Connection;
-use crate::state::State;
+use crate::{identity::network::Network, state::State};
 
 /// Refusals of one address that are written down in a minute, in the long run; the rest are only counted.
 const WRITTEN: std::num::NonZeroU32 = std::num::NonZeroU32::new(10).unwrap();
@@ -42,7 +42,7 @@ const WRITTEN_AT_ALL: std::num::NonZeroU32 = std::num::NonZeroU32::new(120).unwr
 pub(crate) struct Refusals(Option<Limits>);
 
 struct Limits {
-    each: DefaultKeyedRateLimiter<IpAddr>,
+    each: DefaultKeyedRateLimiter<Network>,
     all: DefaultDirectRateLimiter,
 }
 
@@ -68,24 +68,13 @@ impl Refusals {
 impl Limits {
     /// Those who come without a network are one.
     fn allow(&self, address: Option<IpAddr>) -> bool {
-        let network = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), network);
+        let network = address.map_or(Network::NONE, Network::of);
         if self.each.len() > ADDRESSES {
             self.each.retain_recent();
         }
         // Beyond that many at once nobody is told apart.
         let may = self.each.len() > ADDRESSES || self.each.check_key(&network).is_ok();
         may && self.all.check().is_ok()
-    }
-}
-
-/// What one customer of a provider has at least: of IPv6 the first 64 bits.
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        IpAddr::V4(_) => address,
     }
 }
 

@@ -20,6 +20,7 @@ pub struct PlaneMetrics {
     pub(crate) stale_reports: Labelled<1, Counter>,
     /// Connections and calls of nodes that were refused, by the reason.
     pub(crate) refused_nodes: Labelled<1, Counter>,
+    pub(crate) lockouts: Labelled<1, Counter>,
     /// Tasks that wait for their node, and tasks that nodes hold.
     pub(crate) tasks: Labelled<1, Gauge>,
     /// Streams that are open now.
@@ -98,6 +99,12 @@ impl Default for PlaneMetrics {
                 "fettle_stale_reports_total",
                 ["call"],
                 "What nodes said under a lease that they no longer hold, and that was refused.",
+            ),
+            lockouts: make.counters(
+                "fettle_lockouts_total",
+                ["of"],
+                "Addresses that showed too many tokens which do not count, and identities that were refused too often: \
+                 address or identity.",
             ),
             refused_nodes: make.counters(
                 "fettle_nodes_refused_total",

@@ -15,6 +15,7 @@ mod description;
 mod disorder;
 mod events;
 mod leases;
+mod lockouts;
 mod nodes;
 mod openid;
 mod policies;

@@ -20,7 +20,7 @@ impl Cluster {
         }
         let said = backup.arg("-D").arg(copy.path().join("data")).output().unwrap();
         assert!(said.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&said.stderr));
-        Self { directory: copy, programs: self.programs.clone(), user: self.user, server: None }
+        Self { directory: copy, programs: self.programs.clone(), user: self.user, arguments: Vec::new(), server: None }
     }
 
     /// From now on no commit is answered before a standby has it on disk.

@@ -12,7 +12,10 @@ mod copies;
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
-    os::unix::{fs::chown, process::CommandExt as _},
+    os::unix::{
+        fs::{PermissionsExt as _, chown},
+        process::CommandExt as _,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -32,7 +35,18 @@ pub struct Cluster {
     directory: TempDir,
     programs: PathBuf,
     user: Option<User>,
+    arguments: Vec<String>,
     server: Option<Child>,
+}
+
+/// What a server shows that listens on loopback beside its socket, and whose certificates it believes; PEM.
+pub struct Tls<'a> {
+    /// Its certificate.
+    pub certificate: &'a str,
+    /// The key of that.
+    pub key: &'a str,
+    /// Who signs the certificates of clients.
+    pub authority: &'a str,
 }
 
 /// Whom the server runs as when the tests run as root, which PostgreSQL refuses.
@@ -47,6 +61,39 @@ impl Cluster {
     /// `FETTLE_TEST_ALL` is set: then that is a failure.
     #[must_use]
     pub fn start() -> Option<Self> {
+        Self::prepare().map(|mut cluster| {
+            cluster.start_again();
+            cluster
+        })
+    }
+
+    /// The same, over TLS too, at this port of 127.0.0.1: whoever connects there shows a certificate with the user's name.
+    #[must_use]
+    pub fn start_over_tls(tls: &Tls<'_>, port: u16) -> Option<Self> {
+        let mut cluster = Self::prepare()?;
+        let data = cluster.directory.path().join("data");
+        let files = [
+            ("server.crt", tls.certificate),
+            ("server.key", tls.key),
+            ("clients.crt", tls.authority),
+            ("pg_hba.conf", HBA),
+        ];
+        for (name, content) in files {
+            let path = data.join(name);
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some(user) = cluster.user {
+                chown(&path, Some(user.id), Some(user.group)).unwrap();
+            }
+        }
+        let settings = ["listen_addresses=127.0.0.1", "ssl=on", "ssl_ca_file=clients.crt"].map(str::to_owned);
+        let port = format!("port={port}");
+        cluster.arguments = settings.into_iter().chain([port]).flat_map(|setting| ["-c".to_owned(), setting]).collect();
+        cluster.start_again();
+        Some(cluster)
+    }
+
+    fn prepare() -> Option<Self> {
         let Some(programs) = programs() else {
             assert!(std::env::var_os("FETTLE_TEST_ALL").is_none(), "PostgreSQL is missing: apt-get install postgresql");
             return None;
@@ -54,9 +101,7 @@ impl Cluster {
         let user = user();
         let directory = directory(user);
         copy(&template(&programs, user), &directory.path().join("data"));
-        let mut cluster = Self { directory, programs, user, server: None };
-        cluster.start_again();
-        Some(cluster)
+        Some(Self { directory, programs, user, arguments: Vec::new(), server: None })
     }
 
     /// The address of a database of this server. `postgres` is there from the start.
@@ -104,6 +149,7 @@ impl Cluster {
         command.arg("-D").arg(self.directory.path().join("data"));
         command.arg("-k").arg(self.directory.path());
         command.args(["-c", "listen_addresses=", "-c", "max_connections=50", "-c", "shared_buffers=32MB"]);
+        command.args(&self.arguments);
         let mut server = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(server.stderr.take().unwrap());
         let mut line = String::new();
@@ -132,6 +178,9 @@ impl Drop for Cluster {
         self.end(Signal::QUIT);
     }
 }
+
+/// Certificates over TCP, and nobody without TLS.
+const HBA: &str = "local all all trust\nhostssl all all 127.0.0.1/32 cert\n";
 
 /// Where the newest PostgreSQL of this machine has its programs.
 fn programs() -> Option<PathBuf> {

@@ -105,16 +105,33 @@ pub(crate) async fn open(options: &PgConnectOptions) -> Result<PgConnection, sql
 
 /// Opens the first connection of a store, and looks at the server.
 pub(crate) async fn first(options: &PgConnectOptions) -> Result<PgConnection, OpenError> {
-    let remote = options.get_socket().is_none() && !matches!(options.get_host(), "localhost" | "127.0.0.1" | "::1");
-    if remote && matches!(options.get_ssl_mode(), PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer) {
-        tracing::warn!("the connection to the database may be unencrypted; add `?sslmode=verify-full` to its URL");
-    }
+    protected(options)?;
     let mut connection = open(options).await.map_err(|error| OpenError::of(options, error))?;
     let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
         .fetch_one(&mut connection)
         .await
         .map_err(|error| OpenError::of(options, error))?;
     if encoding == "UTF8" { Ok(connection) } else { Err(OpenError::Encoding { place: place(options), encoding }) }
+}
+
+/// Whether what passes to and from a server on another machine is protected: all that planes have in common is there. What
+/// PostgreSQL does by itself, which is to take encryption where it is offered, protects from nobody; whoever wants less than
+/// a server that proves itself says so.
+fn protected(options: &PgConnectOptions) -> Result<(), OpenError> {
+    if options.get_socket().is_some() || matches!(options.get_host(), "localhost" | "127.0.0.1" | "::1") {
+        return Ok(());
+    }
+    match options.get_ssl_mode() {
+        PgSslMode::VerifyFull => Ok(()),
+        PgSslMode::Allow | PgSslMode::Prefer => Err(OpenError::Unprotected { place: place(options) }),
+        mode @ (PgSslMode::Disable | PgSslMode::Require | PgSslMode::VerifyCa) => {
+            tracing::warn!(
+                ?mode,
+                "whoever stands between this plane and its database can read or change what passes; write `sslmode=verify-full`"
+            );
+            Ok(())
+        }
+    }
 }
 
 /// Lets tables be changed for as long as that takes, and waited for while another plane changes them.
@@ -130,6 +147,26 @@ pub(crate) async fn with_limits(connection: &mut PgConnection) -> Result<(), sql
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_on_another_machine_proves_itself_unless_somebody_said_that_it_need_not() {
+        for (url, counts) in [
+            ("postgres://u@db.example/plane", false),
+            ("postgres://u@10.0.0.7/plane?sslmode=prefer", false),
+            ("postgres://u@db.example/plane?sslmode=allow", false),
+            ("postgres://u@db.example/plane?sslmode=verify-full", true),
+            ("postgres://u@db.example/plane?sslmode=disable", true),
+            ("postgres://u@localhost/plane", true),
+            ("postgres://u@%2Frun%2Fpostgresql/plane", true),
+        ] {
+            let address: Address = url.parse().unwrap();
+            let protected = protected(&address.options());
+            assert_eq!(protected.is_ok(), counts, "{url}");
+            if let Err(error) = protected {
+                assert!(error.to_string().contains("sslmode=verify-full"), "{error}");
+            }
+        }
+    }
 
     #[test]
     fn an_address_never_shows_its_password() {

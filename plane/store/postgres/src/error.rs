@@ -50,6 +50,14 @@ pub enum OpenError {
         #[source]
         source: sqlx::Error,
     },
+    /// It is on another machine, and need not prove itself.
+    #[error(
+        "{place} is on another machine, and its address does not ask that it proves itself; add `?sslmode=verify-full&sslrootcert=<file>` to the address"
+    )]
+    Unprotected {
+        /// Host, port and database.
+        place: String,
+    },
     /// The user or the password is wrong.
     #[error("PostgreSQL at {place} does not let this user in; check user and password, and its pg_hba.conf")]
     Login {

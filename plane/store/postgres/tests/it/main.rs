@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+mod encrypted;
 mod faults;
 mod laws;
 mod several;
