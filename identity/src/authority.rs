@@ -12,13 +12,25 @@ use rustls::pki_types::CertificateSigningRequestDer;
 use crate::{Certificate, Fingerprint, Role, tls::PLANE_NAME};
 
 /// A key that signs certificates: [`crate::Key`], or one that a device or a service keeps to itself.
-pub trait AuthorityKey: SigningKey + Send + Sync {}
+pub trait AuthorityKey: SigningKey + Send + Sync {
+    /// Why it did not sign the last time, where it has more to say of that than the error.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+}
 
-impl<T: SigningKey + Send + Sync> AuthorityKey for T {}
+impl AuthorityKey for crate::Key {}
 
 /// The key behind an authority, whatever keeps it.
 #[derive(Clone)]
 struct Shared(Arc<dyn AuthorityKey>);
+
+impl Shared {
+    /// Why it did not sign.
+    fn failed(&self, error: rcgen::Error) -> AuthorityError {
+        self.0.failure().map_or(AuthorityError::Sign(error), AuthorityError::Device)
+    }
+}
 
 impl PublicKeyData for Shared {
     fn der_bytes(&self) -> &[u8] {
@@ -73,6 +85,9 @@ pub enum AuthorityError {
     /// The key did not sign.
     #[error("the authority's key did not sign")]
     Sign(#[source] rcgen::Error),
+    /// The device that keeps the key did not sign.
+    #[error("the authority's key did not sign: {0}")]
+    Device(String),
     /// The root is no certificate of an authority.
     #[error("the authority's own certificate is malformed")]
     Root(#[source] rcgen::Error),
@@ -81,6 +96,7 @@ pub enum AuthorityError {
 /// What signs the certificates of nodes and planes.
 pub struct Authority {
     root: Certificate,
+    key: Shared,
     issuer: Issuer<'static, Shared>,
 }
 
@@ -109,7 +125,7 @@ impl Authority {
         parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = Shared(key);
-        let root = parameters.self_signed(&key).map_err(AuthorityError::Sign)?;
+        let root = parameters.self_signed(&key).map_err(|error| key.failed(error))?;
         Self::with(root.der().clone(), key)
     }
 
@@ -122,8 +138,8 @@ impl Authority {
     }
 
     fn with(root: Certificate, key: Shared) -> Result<Self, AuthorityError> {
-        let issuer = Issuer::from_ca_cert_der(&root, key).map_err(AuthorityError::Root)?;
-        Ok(Self { root, issuer })
+        let issuer = Issuer::from_ca_cert_der(&root, key.clone()).map_err(AuthorityError::Root)?;
+        Ok(Self { root, key, issuer })
     }
 
     /// Its own certificate.
@@ -151,7 +167,7 @@ impl Authority {
     ) -> Result<Certificate, AuthorityError> {
         let mut request = read(request)?;
         request.params = leaf(role, validity, serial)?;
-        let issued = request.signed_by(&self.issuer).map_err(AuthorityError::Sign)?;
+        let issued = request.signed_by(&self.issuer).map_err(|error| self.key.failed(error))?;
         Ok(issued.der().clone())
     }
 }

@@ -12,15 +12,28 @@ use std::{
 
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::{Authority, AuthorityError, Certificate, Fingerprint, Key, KeyError, Roots, RootsError, Serial, Validity};
+use crate::{
+    Authority, AuthorityError, AuthorityKey, Certificate, Device, DeviceError, Fingerprint, Key, KeyError, Roots,
+    RootsError, Serial, Validity, device::DeviceKey,
+};
 
 const ROOT: &str = "root.pem";
 const KEY: &str = "key.pem";
+const DEVICE: &str = "device.json";
 const SIGNS: &str = "signs";
 
 /// Where authorities are kept.
 #[derive(Clone, Debug)]
 pub struct Directory(PathBuf);
+
+/// Where the key of an authority is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// In a file that its owner alone may read.
+    File,
+    /// On a device that keeps it to itself.
+    Device(Device),
+}
 
 /// Which authorities there are.
 pub struct Standing {
@@ -66,6 +79,15 @@ pub enum DirectoryError {
     /// No key could be made.
     #[error(transparent)]
     Generate(#[from] KeyError),
+    /// A device made no key.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Where a key is on a device is damaged.
+    #[error("{} does not say where the authority's key is; restore it from its backup", .0.display())]
+    Place(PathBuf),
+    /// There is one already.
+    #[error("authority {0} signs already; replace it with a rotation")]
+    Exists(Fingerprint),
     /// There is no authority yet, or the one that should sign is missing.
     #[error("there is no authority in {}; a plane makes one at its first start", .0.display())]
     Nobody(PathBuf),
@@ -102,11 +124,27 @@ impl Directory {
             // Planes that share it may start at the same time.
             let _alone = self.alone()?;
             if !self.0.join(SIGNS).exists() {
-                let first = self.add(validity, serial)?;
+                let first = self.add(&KeyPlace::File, validity, serial)?;
                 self.sign_with(first)?;
             }
         }
         self.open()
+    }
+
+    /// Makes the first one, with a key in this place.
+    ///
+    /// # Errors
+    /// When there is one already, the device makes no key, or files cannot be written.
+    pub fn create(&self, place: &KeyPlace, validity: Validity, serial: Serial) -> Result<Fingerprint, DirectoryError> {
+        let _alone = self.alone()?;
+        match self.signs() {
+            Ok(signs) => return Err(DirectoryError::Exists(signs)),
+            Err(DirectoryError::Nobody(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let first = self.add(place, validity, serial)?;
+        self.sign_with(first)?;
+        Ok(first)
     }
 
     /// Keeps all others from making the first one, for as long as the answer is kept.
@@ -132,20 +170,25 @@ impl Directory {
             roots.push(self.root(other)?);
         }
         let key = self.key(signs)?;
-        let signs = Authority::open(roots[0].clone(), Arc::new(key))?;
+        let signs = Authority::open(roots[0].clone(), key)?;
         Ok(Standing { signs, roots: Roots::new(roots)? })
     }
 
-    /// Makes a second authority. From now on both count, and the first one goes on signing.
+    /// Makes a second authority, with a key in this place. From now on both count, and the first one goes on signing.
     ///
     /// # Errors
-    /// When there are two already, or files cannot be written.
-    pub fn begin_rotation(&self, validity: Validity, serial: Serial) -> Result<Fingerprint, DirectoryError> {
+    /// When there are two already, the device makes no key, or files cannot be written.
+    pub fn begin_rotation(
+        &self,
+        place: &KeyPlace,
+        validity: Validity,
+        serial: Serial,
+    ) -> Result<Fingerprint, DirectoryError> {
         self.signs()?;
         if let [first, second, ..] = self.all()?[..] {
             return Err(DirectoryError::Rotating(first, second));
         }
-        self.add(validity, serial)
+        self.add(place, validity, serial)
     }
 
     /// Lets the newer authority sign. Both count on.
@@ -207,7 +250,19 @@ impl Directory {
         root.ok_or(DirectoryError::Root(path))
     }
 
-    fn key(&self, of: Fingerprint) -> Result<Key, DirectoryError> {
+    fn key(&self, of: Fingerprint) -> Result<Arc<dyn AuthorityKey>, DirectoryError> {
+        let path = self.0.join(of.to_string()).join(DEVICE);
+        match std::fs::read(&path) {
+            Ok(text) => {
+                let key = serde_json::from_slice(&text).ok().and_then(DeviceKey::at);
+                Ok(Arc::new(key.ok_or(DirectoryError::Place(path))?))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Arc::new(self.key_in_file(of)?)),
+            Err(source) => Err(DirectoryError::File { path, source }),
+        }
+    }
+
+    fn key_in_file(&self, of: Fingerprint) -> Result<Key, DirectoryError> {
         let path = self.0.join(of.to_string()).join(KEY);
         let failed = |source| DirectoryError::File { path: path.clone(), source };
         if std::fs::metadata(&path).map_err(failed)?.permissions().mode() & 0o077 != 0 {
@@ -218,15 +273,26 @@ impl Directory {
     }
 
     /// Makes an authority and puts it beside the others.
-    fn add(&self, validity: Validity, serial: Serial) -> Result<Fingerprint, DirectoryError> {
-        let key = Key::generate()?;
-        let text = key.to_pem();
-        let authority = Authority::create(Arc::new(key), validity, serial)?;
+    fn add(&self, place: &KeyPlace, validity: Validity, serial: Serial) -> Result<Fingerprint, DirectoryError> {
+        let (key, name, text): (Arc<dyn AuthorityKey>, _, _) = match place {
+            KeyPlace::File => {
+                let key = Key::generate()?;
+                let text = key.to_pem();
+                (Arc::new(key), KEY, text)
+            }
+            KeyPlace::Device(device) => {
+                let key = device.generate(&serial.0)?;
+                let text = serde_json::to_string_pretty(key.place()).map(zeroize::Zeroizing::new);
+                let text = text.map_err(|_| DirectoryError::Place(self.0.join(DEVICE)))?;
+                (Arc::new(key), DEVICE, text)
+            }
+        };
+        let authority = Authority::create(key, validity, serial)?;
         let fingerprint = authority.fingerprint();
         let (new, path) = (self.0.join(format!(".{fingerprint}.new")), self.0.join(fingerprint.to_string()));
         let write = || {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&new)?;
-            keep(&new.join(KEY), text.as_bytes())?;
+            keep(&new.join(name), text.as_bytes())?;
             keep(&new.join(ROOT), crate::to_pem(authority.root()).as_bytes())?;
             std::fs::File::open(&new)?.sync_all()?;
             std::fs::rename(&new, &path)?;

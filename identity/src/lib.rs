@@ -8,6 +8,7 @@
 //! by the cryptographic library, from its own randomness.
 
 mod authority;
+mod device;
 mod directory;
 mod fingerprint;
 mod key;
@@ -20,7 +21,8 @@ pub mod tls;
 
 pub use self::{
     authority::{Authority, AuthorityError, AuthorityKey, Serial, Validity, requested_key},
-    directory::{Directory, DirectoryError, Standing},
+    device::{Device, DeviceError},
+    directory::{Directory, DirectoryError, KeyPlace, Standing},
     fingerprint::{Fingerprint, ParseFingerprintError},
     key::{Key, KeyError},
     peer::{Peer, PeerError},

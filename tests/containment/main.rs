@@ -16,7 +16,7 @@ mod tenant;
 
 use std::{sync::Arc, time::Duration};
 
-use fettle_identity::{Authority, Certificate, Directory, Key, Role, Roots, Serial, Validity};
+use fettle_identity::{Authority, Certificate, Directory, Key, KeyPlace, Role, Roots, Serial, Validity};
 use fettle_plane::{
     Plane, PlaneConfig, RunningPlane,
     administration::{Access, Administration},
@@ -85,7 +85,7 @@ impl Ground {
         let directory = Directory::new(self.directory.path().join("authority"));
         let now = Timestamp::now();
         let validity = Validity { from: now, until: now + SignedDuration::from_hours(9) };
-        directory.begin_rotation(validity, Serial([7; 16])).unwrap();
+        directory.begin_rotation(&KeyPlace::File, validity, Serial([7; 16])).unwrap();
         let signs = directory.activate().unwrap();
         directory.finish_rotation(signs).unwrap();
     }

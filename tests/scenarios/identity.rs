@@ -13,25 +13,30 @@ use serde_json::{Value, json};
 use crate::{POLICY, PROGRAMS, RENDER, SLEEP, interruptions::children};
 
 /// The serial number and the authority of the node's certificate.
-async fn certificate(fleet: &Fleet) -> Option<(String, String)> {
+pub(crate) async fn certificate(fleet: &Fleet) -> Option<(String, String)> {
     let node = fleet.get_as_admin("/api/v1/nodes/node-1").await?;
     let text = |name: &str| node["certificate"][name].as_str().map(str::to_owned);
     Some((text("serial")?, text("authority")?))
 }
 
 /// Runs `fettle-plane authority` on the plane's data; what it prints.
-#[expect(clippy::disallowed_methods, reason = "what an administrator does")]
-fn authority(fleet: &Fleet, arguments: &[&str]) -> String {
-    let mut command = Command::new(PROGRAMS.plane);
-    command.arg("--data").arg(fleet.planes.directory()).arg("authority").args(arguments);
-    let output = command.output().unwrap();
+pub(crate) fn authority(fleet: &Fleet, arguments: &[&str]) -> String {
+    let output = try_authority(fleet, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The same, which may fail.
+#[expect(clippy::disallowed_methods, reason = "what an administrator does")]
+pub(crate) fn try_authority(fleet: &Fleet, arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::new(PROGRAMS.plane);
+    command.envs(fleet.planes.environment.iter().cloned());
+    command.arg("--data").arg(fleet.planes.directory()).arg("authority").args(arguments).output().unwrap()
+}
+
 /// Runs operations one after the other until this many certificates were seen. Every one succeeds, each step accepted
 /// once.
-async fn work_through(fleet: &Fleet, certificates: usize) -> usize {
+pub(crate) async fn work_through(fleet: &Fleet, certificates: usize) -> usize {
     let mut seen = std::collections::BTreeSet::new();
     let mut operations = 0;
     while seen.len() < certificates {
@@ -47,7 +52,12 @@ async fn work_through(fleet: &Fleet, certificates: usize) -> usize {
 }
 
 async fn fleet(supply: &Supply, lifetime: &str) -> Fleet {
-    let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
+    let fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
+    started(fleet, supply, lifetime).await
+}
+
+/// Starts what was prepared, and registers what is worked with.
+pub(crate) async fn started(mut fleet: Fleet, supply: &Supply, lifetime: &str) -> Fleet {
     fleet.planes.arguments.extend(["--certificate-lifetime".to_owned(), lifetime.to_owned()]);
     fleet.planes.start().await;
     fleet.start_host();

@@ -6,6 +6,7 @@ mod air_gap;
 mod crashes;
 mod credentials;
 mod denials;
+mod devices;
 mod identity;
 mod interruptions;
 mod limits;

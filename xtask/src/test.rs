@@ -17,11 +17,12 @@ pub(crate) struct Options {
 }
 
 /// Programs that suites need, and the Debian packages that have them.
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 5] = [
     ("docker-registry", "docker-registry"),
     ("skopeo", "skopeo"),
     ("promtool", "prometheus"),
     ("iptables", "iptables"),
+    ("softhsm2-util", "softhsm2"),
 ];
 
 /// The package of PostgreSQL, whose programs are on nobody's path. Its own server is not used: each test starts one.

@@ -3,8 +3,8 @@
 use std::{os::unix::fs::PermissionsExt as _, sync::Arc};
 
 use fettle_identity::{
-    Authority, AuthorityError, Certificate, Directory, DirectoryError, Key, Peer, Role, Roots, Serial, Validity,
-    requested_key, tls::Check,
+    Authority, AuthorityError, Certificate, Directory, DirectoryError, Key, KeyPlace, Peer, Role, Roots, Serial,
+    Validity, requested_key, tls::Check,
 };
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
@@ -138,8 +138,11 @@ fn one_authority_replaces_another_with_both_counting_in_between() {
     assert!(matches!(authorities.activate(), Err(DirectoryError::NotRotating)));
     assert!(matches!(authorities.finish_rotation(first.signs.fingerprint()), Err(DirectoryError::NotRotating)));
 
-    let second = authorities.begin_rotation(between(-1, 200), SERIAL).unwrap();
-    assert!(matches!(authorities.begin_rotation(between(-1, 200), SERIAL), Err(DirectoryError::Rotating(..))));
+    let second = authorities.begin_rotation(&KeyPlace::File, between(-1, 200), SERIAL).unwrap();
+    assert!(matches!(
+        authorities.begin_rotation(&KeyPlace::File, between(-1, 200), SERIAL),
+        Err(DirectoryError::Rotating(..))
+    ));
     let begun = authorities.open().unwrap();
     assert_eq!(begun.signs.fingerprint(), first.signs.fingerprint());
     assert_eq!(begun.roots.certificates().len(), 2);

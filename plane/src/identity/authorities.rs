@@ -6,7 +6,8 @@ use std::{
 };
 
 use fettle_identity::{
-    AuthorityError, Certificate, Directory, DirectoryError, Key, Peer, Role, Roots, Serial, Standing, Validity,
+    AuthorityError, Certificate, Directory, DirectoryError, Key, KeyPlace, Peer, Role, Roots, Serial, Standing,
+    Validity,
     signing::Signer,
     tls::{Check, CheckError, Own, TlsError},
 };
@@ -88,12 +89,22 @@ pub(crate) fn open(directory: &Directory, clock: &dyn Clock) -> Result<Standing,
     Ok(directory.open_or_create(validity(clock.now(), AUTHORITY), serial(clock)?)?)
 }
 
+/// Makes the first authority, with a key in this place.
+pub(crate) fn create(
+    directory: &Directory,
+    place: &KeyPlace,
+    clock: &dyn Clock,
+) -> Result<fettle_identity::Fingerprint, IdentityError> {
+    Ok(directory.create(place, validity(clock.now(), AUTHORITY), serial(clock)?)?)
+}
+
 /// Makes a second authority beside the one that signs.
 pub(crate) fn begin_rotation(
     directory: &Directory,
+    place: &KeyPlace,
     clock: &dyn Clock,
 ) -> Result<fettle_identity::Fingerprint, IdentityError> {
-    Ok(directory.begin_rotation(validity(clock.now(), AUTHORITY), serial(clock)?)?)
+    Ok(directory.begin_rotation(place, validity(clock.now(), AUTHORITY), serial(clock)?)?)
 }
 
 impl Current {
