@@ -31,6 +31,9 @@ use crate::{
 /// Artifacts the plane is told of at most.
 const MOST_ARTIFACTS: usize = 128;
 
+/// How long the rest of a stream is waited for that is left for a newer connection.
+const REST: Duration = Duration::from_secs(2);
+
 /// Messages that are taken together at most.
 const TOGETHER: usize = 64;
 
@@ -110,8 +113,19 @@ async fn hold(
                     announced = announce(agent, &requests, None).await?;
                 }
             },
-            // The next one begins with what this host holds, as after any break.
-            _ = moves.changed() => return Ok(Left::Moved),
+            _ = moves.changed() => {
+                // The plane closes it when it hears no more, behind the leases that are on their way.
+                drop(requests);
+                let rest = async {
+                    while let Some(message) = messages.next().await {
+                        take_all(agent, (node_id, &mut stream), tasks, message).await?;
+                    }
+                    Ok::<_, Status>(())
+                };
+                // The next one begins with what this host holds, as after any break.
+                let _ = tokio::time::timeout(REST, rest).await;
+                return Ok(Left::Moved);
+            }
             _ = ended.changed() => announced = announce(agent, &requests, None).await?,
             _ = pressure.changed() => announced = announce(agent, &requests, Some(announced)).await?,
             Some(_) = tasks.join_next() => {}

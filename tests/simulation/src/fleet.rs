@@ -38,9 +38,6 @@ use crate::{
 /// How long leases last here.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
-/// How long certificates count here: hosts renew them while things go wrong.
-const CERTIFICATE: Duration = Duration::from_secs(90);
-
 /// How long a canceled step may take to end by itself.
 const CANCEL_GRACE: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -59,6 +56,8 @@ pub(crate) struct Ground {
     pub(crate) directory: PathBuf,
     /// The threads of databases.
     pub(crate) disk: Handle,
+    /// How long certificates of nodes count.
+    pub(crate) certificates_last: Duration,
     /// What is broken.
     pub(crate) broken: Option<Broken>,
     /// Runs nothing here, but belongs to every host.
@@ -140,7 +139,7 @@ async fn start_plane(ground: &Arc<Ground>, machine: &Arc<Machine>) -> SimulatedP
     config.lease_duration = LEASE;
     config.acknowledge_timeout = LEASE / 2;
     config.rate_limit = None;
-    config.certificate_lifetime = CERTIFICATE;
+    config.certificate_lifetime = ground.certificates_last;
     let (opened, owner) = (Arc::clone(ground), Arc::clone(machine));
     let open = move |listener| {
         let file = opened.directory.join("plane.db");

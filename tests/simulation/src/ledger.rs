@@ -27,6 +27,7 @@ pub(crate) struct Ledger {
 struct Inner {
     epochs: BTreeMap<TaskId, (Epoch, NodeId)>,
     joined: BTreeSet<String>,
+    certificates: u64,
     leased_again: u64,
     stale: u64,
     repeated: u64,
@@ -47,6 +48,16 @@ impl Ledger {
     /// A node joined.
     pub(crate) fn joined(&self, name: &str) {
         self.lock().joined.insert(name.to_owned());
+    }
+
+    /// A certificate was given.
+    pub(crate) fn certified(&self) {
+        self.lock().certificates += 1;
+    }
+
+    /// How many certificates were given.
+    pub(crate) fn certificates(&self) -> u64 {
+        self.lock().certificates
     }
 
     /// How many nodes have joined.

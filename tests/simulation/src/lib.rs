@@ -22,6 +22,6 @@ mod trace;
 
 pub use self::{
     broken::Broken,
-    run::{Outcome, simulate},
-    seeds::{Said, all, one},
+    run::{Course, Outcome, simulate},
+    seeds::{Said, all, one, renewals},
 };

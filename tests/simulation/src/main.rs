@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use fettle_simulation::{Broken, all, simulate};
+use fettle_simulation::{Broken, Course, Outcome, all, simulate};
 
 #[derive(Parser)]
 #[command(about = "One plane, three hosts and random faults, from a seed")]
@@ -24,6 +24,16 @@ enum What {
         /// Takes one protection out.
         #[arg(long)]
         broken: Option<String>,
+    },
+    /// Simulates one seed in which nothing goes wrong, until certificates were renewed so often.
+    Renewals {
+        /// Which seed.
+        seed: u64,
+        /// How often.
+        renewals: u64,
+        /// Prints everything that happens.
+        #[arg(long)]
+        trace: bool,
     },
     /// Simulates all seeds from one to before another, and prints those that fail.
     Seeds {
@@ -50,15 +60,21 @@ fn broken(name: Option<&str>) -> Option<Broken> {
 fn main() -> ExitCode {
     match Arguments::parse().what {
         What::Seed { seed, trace, broken: name } => {
-            let outcome = simulate(seed, broken(name.as_deref()), trace);
-            println!("seed {seed}: {} {}", outcome.digest, outcome.summary);
-            for violation in &outcome.violations {
-                println!("seed {seed}: {violation}");
-            }
-            if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            tell(seed, &simulate(seed, Course::Trouble, broken(name.as_deref()), trace))
+        }
+        What::Renewals { seed, renewals, trace } => {
+            tell(seed, &simulate(seed, Course::Renewals(renewals), None, trace))
         }
         What::Seeds { from, to, broken: name } => seeds(from, to, broken(name.as_deref())),
     }
+}
+
+fn tell(seed: u64, outcome: &Outcome) -> ExitCode {
+    println!("seed {seed}: {} {}", outcome.digest, outcome.summary);
+    for violation in &outcome.violations {
+        println!("seed {seed}: {violation}");
+    }
+    if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn seeds(from: u64, to: u64, broken: Option<Broken>) -> ExitCode {

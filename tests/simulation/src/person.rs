@@ -52,10 +52,11 @@ impl Person {
         }
     }
 
-    /// Submits so many operations, and cancels some.
-    pub(crate) async fn work(self: Arc<Self>, operations: u64, within: Duration) {
-        let most = u64::try_from(within.as_millis()).unwrap_or(u64::MAX) / operations.max(1);
-        for number in 0..operations {
+    /// Submits operations of these numbers, and cancels some.
+    pub(crate) async fn work(self: Arc<Self>, operations: std::ops::Range<u64>, within: Duration) {
+        let count = operations.end.saturating_sub(operations.start);
+        let most = u64::try_from(within.as_millis()).unwrap_or(u64::MAX) / count.max(1);
+        for number in operations {
             tokio::time::sleep(self.net.chance.milliseconds(0..most.max(1))).await;
             self.submit(number).await;
         }

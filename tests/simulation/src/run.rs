@@ -50,12 +50,21 @@ const HOSTS: [(&str, Option<&str>); 3] = [("node-a", Some("red")), ("node-b", So
 /// How long the first registrations may take.
 const JOINING: Duration = Duration::from_secs(300);
 
+/// What happens in a simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// A few operations, and everything goes wrong that can.
+    Trouble,
+    /// Nothing goes wrong, and people submit operations until the certificates of nodes were renewed this often.
+    Renewals(u64),
+}
+
 /// Simulates one seed. This process may do it once, and on its first thread.
 ///
 /// # Panics
 /// When what it stands on is broken: no temporary directory, say.
 #[must_use]
-pub fn simulate(seed: u64, broken: Option<Broken>, told: bool) -> Outcome {
+pub fn simulate(seed: u64, course: Course, broken: Option<Broken>, told: bool) -> Outcome {
     let chance = Arc::new(Chance::begin(seed));
     // First, while there is no other thread: tokio counts what it seeds.
     let world = Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
@@ -66,15 +75,20 @@ pub fn simulate(seed: u64, broken: Option<Broken>, told: bool) -> Outcome {
     let outcome = world.block_on(async {
         let trace = Arc::new(Trace::begin(told));
         let net = Net::new(&chance, &trace);
-        let ground = Arc::new(ground(&net, directory.path(), &disk, broken));
-        live(&ground).await
+        let ground = Arc::new(ground(&net, directory.path(), &disk, (course, broken)));
+        live(&ground, course).await
     });
     world.shutdown_background();
     disk.shutdown_background();
     outcome
 }
 
-fn ground(net: &Arc<Net>, directory: &std::path::Path, disk: &Runtime, broken: Option<Broken>) -> Ground {
+fn ground(
+    net: &Arc<Net>,
+    directory: &std::path::Path,
+    disk: &Runtime,
+    (course, broken): (Course, Option<Broken>),
+) -> Ground {
     let registry = RegistryClient::new(RegistryOptions::default()).expect("a client");
     let pressure = Pressure::default();
     Ground {
@@ -83,13 +97,17 @@ fn ground(net: &Arc<Net>, directory: &std::path::Path, disk: &Runtime, broken: O
         documents: Arc::new(Documents::write()),
         directory: directory.to_owned(),
         disk: disk.handle().clone(),
+        certificates_last: match course {
+            Course::Trouble => Duration::from_secs(90),
+            Course::Renewals(_) => Duration::from_secs(9),
+        },
         broken,
         sandbox: Sandbox::new(1, fettle_host::sandbox::Limits::default()).expect("a sandbox"),
         node: command::node(directory.join("files"), registry, None, None, &pressure).expect("a node"),
     }
 }
 
-async fn live(ground: &Arc<Ground>) -> Outcome {
+async fn live(ground: &Arc<Ground>, course: Course) -> Outcome {
     let file = ground.directory.join("plane.db");
     let store = complete(&ground.disk, SqliteStore::open(&file, Arc::new(()))).expect("the database opens");
     let (plane, people, joins) = (Seat::new("plane", ground), people(ground, &store), joins(ground, &store));
@@ -109,16 +127,39 @@ async fn live(ground: &Arc<Ground>) -> Outcome {
         }
     };
     tokio::time::timeout(JOINING, joined).await.expect("all nodes join");
+    match course {
+        Course::Trouble => trouble(ground, people, (&plane, &hosts)).await,
+        Course::Renewals(renewals) => calm(ground, people, renewals).await,
+    }
+    judge(ground, &store, people, &hosts).await
+}
+
+async fn trouble(ground: &Arc<Ground>, people: &[Arc<Person>], (plane, hosts): (&Arc<Seat>, &[Arc<Seat>])) {
     let mut at_work = Vec::new();
     for person in people {
         let (number, within) = (ground.net.chance.of(2..6), Duration::from_secs(40));
-        at_work.push(tokio::spawn(Arc::clone(person).work(number, within)));
+        at_work.push(tokio::spawn(Arc::clone(person).work(0..number, within)));
     }
-    faults::trouble(ground, &plane, &hosts).await;
+    faults::trouble(ground, plane, hosts).await;
     for work in at_work {
         let _ = work.await;
     }
-    judge(ground, &store, people, &hosts).await
+}
+
+/// People work until the certificates were renewed this often. Nothing may be leased again or refused meanwhile, for
+/// nothing goes wrong.
+async fn calm(ground: &Arc<Ground>, people: &[Arc<Person>], renewals: u64) {
+    let given = renewals + ground.ledger.certificates();
+    let mut number = 0;
+    while ground.ledger.certificates() < given {
+        let work = people.iter().map(|person| Arc::clone(person).work(number..number + 1, Duration::from_secs(5)));
+        futures::future::join_all(work).await;
+        number += 1;
+    }
+    let (again, refused, _) = ground.ledger.seen();
+    if again + refused > 0 {
+        ground.net.trace.broken(format!("{again} leased again and {refused} refused while nothing went wrong"));
+    }
 }
 
 async fn judge(ground: &Arc<Ground>, store: &SqliteStore, people: &[Arc<Person>], hosts: &[Arc<Seat>]) -> Outcome {
@@ -134,8 +175,9 @@ async fn judge(ground: &Arc<Ground>, store: &SqliteStore, people: &[Arc<Person>]
     let (again, stale, repeated) = ground.ledger.seen();
     let (digest, violations) = ground.net.trace.end();
     let summary = format!(
-        "{} operations, over after {:?}; {again} leased again, {stale} stale, {repeated} told again",
+        "{} operations, {} certificates, over after {:?}; {again} leased again, {stale} stale, {repeated} told again",
         submitted.len(),
+        ground.ledger.certificates(),
         over.unwrap_or(crate::laws::BOUND),
     );
     Outcome { digest, violations, summary }

@@ -27,14 +27,23 @@ pub struct Said {
 ///
 /// # Errors
 /// When the program cannot be started.
-#[expect(clippy::disallowed_methods, reason = "a simulation starts itself; nothing of it runs on a node")]
 pub fn one(program: &Path, seed: u64, broken: Option<Broken>) -> std::io::Result<Said> {
-    let mut command = Command::new(program);
-    command.arg("seed").arg(seed.to_string()).stdin(Stdio::null());
-    if let Some(broken) = broken {
-        command.args(["--broken", broken.name()]);
-    }
-    let output = command.output()?;
+    let mut arguments = vec!["seed".to_owned(), seed.to_string()];
+    arguments.extend(broken.into_iter().flat_map(|broken| ["--broken".to_owned(), broken.name().to_owned()]));
+    run(program, seed, arguments)
+}
+
+/// Simulates one seed in which nothing goes wrong, until certificates were renewed so often.
+///
+/// # Errors
+/// When the program cannot be started.
+pub fn renewals(program: &Path, seed: u64, renewals: u64) -> std::io::Result<Said> {
+    run(program, seed, vec!["renewals".to_owned(), seed.to_string(), renewals.to_string()])
+}
+
+#[expect(clippy::disallowed_methods, reason = "a simulation starts itself; nothing of it runs on a node")]
+fn run(program: &Path, seed: u64, arguments: Vec<String>) -> std::io::Result<Said> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     Ok(Said { seed, held: output.status.success(), text })
 }

@@ -208,7 +208,9 @@ impl NodeStore for WatchedStore {
         certificate: NodeCertificate,
         context: Context,
     ) -> Result<(), StoreError> {
-        self.turn("record_certificate", self.inner.record_certificate(id, keys, certificate, context)).await
+        self.turn("record_certificate", self.inner.record_certificate(id, keys, certificate, context)).await?;
+        self.ledger.certified();
+        Ok(())
     }
 
     async fn revoke_node(&self, id: NodeId, context: Context) -> Result<Node, StoreError> {

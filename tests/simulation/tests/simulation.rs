@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use fettle_simulation::{Broken, all, one};
+use fettle_simulation::{Broken, all, one, renewals};
 
 /// Seeds that are tried when nobody says how many.
 const SEEDS: u64 = 1_000;
@@ -38,6 +38,20 @@ fn the_same_seed_is_the_same_run() {
         let other = one(program(), seed + 1_000, None).unwrap();
         assert_ne!(first.text, other.text.replace(&other.seed.to_string(), &seed.to_string()), "chance is no chance");
     }
+}
+
+/// Hosts that work renew their certificates at two thirds of nine seconds, with a new key and a new connection each time.
+#[test]
+fn certificates_are_renewed_a_thousand_times_under_load_and_no_report_fails() {
+    let said = renewals(program(), 1, 1_000).unwrap();
+    println!("{}", said.text);
+    assert!(said.held, "{}", said.text);
+    let count = |what: &str| -> u64 {
+        let before = said.text.split_once(what).unwrap().0;
+        before.rsplit([' ', ';']).next().unwrap().parse().unwrap()
+    };
+    assert!(count(" certificates") >= 1_003 && count(" operations") >= 500, "{}", said.text);
+    assert_eq!((count(" leased again"), count(" stale")), (0, 0), "{}", said.text);
 }
 
 fn is_noticed(broken: Broken, law: &str) {
