@@ -17,6 +17,9 @@ use serde_json::Value;
 
 use crate::trace::Trace;
 
+/// What extending a lease is called here.
+pub(crate) const EXTENSION: &str = "extension";
+
 /// What is known of leases and results, beside the store.
 pub(crate) struct Ledger {
     trace: Arc<Trace>,
@@ -30,6 +33,7 @@ struct Inner {
     certificates: u64,
     leased_again: u64,
     stale: u64,
+    reports_refused: u64,
     repeated: u64,
     finished: BTreeMap<(TaskId, String), Value>,
 }
@@ -71,6 +75,11 @@ impl Ledger {
         (inner.leased_again, inner.stale, inner.repeated)
     }
 
+    /// How many reports were not taken.
+    pub(crate) fn reports_refused(&self) -> u64 {
+        self.lock().reports_refused
+    }
+
     /// The epoch of a task's newest lease.
     pub(crate) fn epoch(&self, task: TaskId) -> Option<Epoch> {
         self.lock().epochs.get(&task).map(|(epoch, _)| *epoch)
@@ -96,7 +105,10 @@ impl Ledger {
     pub(crate) fn answered(&self, what: &str, lease: LeaseKey, verdict: Verdict) {
         self.trace.note(&format!("{what} of {} under {}: {verdict:?}", lease.task_id, lease.epoch.0));
         if verdict != Verdict::Accepted {
-            self.lock().stale += 1;
+            let mut inner = self.lock();
+            inner.stale += 1;
+            // An extension that crosses the end of its task is answered that it is over, and nothing is lost.
+            inner.reports_refused += u64::from(what != EXTENSION);
             return;
         }
         let newest = self.lock().epochs.get(&lease.task_id).copied();

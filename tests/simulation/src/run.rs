@@ -152,13 +152,16 @@ async fn calm(ground: &Arc<Ground>, people: &[Arc<Person>], renewals: u64) {
     let given = renewals + ground.ledger.certificates();
     let mut number = 0;
     while ground.ledger.certificates() < given {
-        let work = people.iter().map(|person| Arc::clone(person).work(number..number + 1, Duration::from_secs(5)));
+        let work = people.iter().map(|person| Arc::clone(person).work(number..number + 1, Duration::from_secs(12)));
         futures::future::join_all(work).await;
         number += 1;
     }
-    let (again, refused, _) = ground.ledger.seen();
+    let ((again, _, _), refused) = (ground.ledger.seen(), ground.ledger.reports_refused());
     if again + refused > 0 {
-        ground.net.trace.broken(format!("{again} leased again and {refused} refused while nothing went wrong"));
+        ground
+            .net
+            .trace
+            .broken(format!("{again} tasks leased again and {refused} reports refused while nothing went wrong"));
     }
 }
 

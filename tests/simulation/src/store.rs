@@ -34,7 +34,12 @@ use fettle_store_sqlite::SqliteStore;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{broken::Broken, ledger::Ledger, machine::Machine, net::Net};
+use crate::{
+    broken::Broken,
+    ledger::{EXTENSION, Ledger},
+    machine::Machine,
+    net::Net,
+};
 
 /// The store of one life of a plane.
 pub(crate) struct WatchedStore {
@@ -332,7 +337,7 @@ impl TaskStore for WatchedStore {
     ) -> Result<Extended, StoreError> {
         let work = async {
             let extended = self.inner.extend_lease(self.believed(lease), deadline, context).await?;
-            self.ledger.answered("extension", lease, extended.verdict);
+            self.ledger.answered(EXTENSION, lease, extended.verdict);
             Ok(extended)
         };
         self.turn("extend_lease", work).await
