@@ -2,6 +2,7 @@
 
 mod cassettes;
 mod data;
+mod generate_key;
 mod policies;
 mod refusals;
 
@@ -16,6 +17,7 @@ use std::{
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use fettle_egress::{ClientOptions, Guard};
+use fettle_identity::Fingerprint;
 use fettle_model::reference::Reference;
 use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustFiles, TrustSource};
 use fettle_telemetry::Telemetry;
@@ -24,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::data::{fresh_key, host_id, kept_key, lock, make_private};
 use crate::{
-    agent::{Agent, Settings, journal_path},
+    agent::{Agent, Invitation, Settings, journal_path},
     capabilities::{Node, Queues, exec, facts, files, gpu, http, transfer},
     clock::Clock,
     executor::{
@@ -64,6 +66,7 @@ enum Command {
     Cassettes(cassettes::CassettesCommand),
     Refusals(refusals::RefusalsCommand),
     Policies(policies::PoliciesCommand),
+    GenerateKey(generate_key::GenerateKey),
     /// Asked by the host itself: read NVML and print JSON.
     #[command(hide = true)]
     NvmlSnapshot {
@@ -98,6 +101,12 @@ pub struct Run {
     /// File with the join token, for the first registration.
     #[arg(long)]
     pub join_token_file: Option<PathBuf>,
+    /// File with a key that the plane was told of before (`fettle-host generate-key`), instead of a join token.
+    #[arg(long, value_name = "FILE", requires = "authority", conflicts_with = "join_token_file")]
+    pub key_file: Option<PathBuf>,
+    /// What the plane is known by, for a node that comes with a key: the fingerprint of its authority.
+    #[arg(long, value_name = "FINGERPRINT", requires = "key_file")]
+    pub authority: Option<Fingerprint>,
     /// What this node is called by, for target selectors: `region=eu`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub label: Vec<(String, String)>,
@@ -155,6 +164,7 @@ pub fn main() -> ExitCode {
         Command::Cassettes(command) => command.run().map(|()| ExitCode::SUCCESS),
         Command::Refusals(command) => command.run(),
         Command::Policies(command) => command.run().map(|()| ExitCode::SUCCESS),
+        Command::GenerateKey(command) => command.run().map(|()| ExitCode::SUCCESS),
         Command::Run(settings) => run(&settings).map(|()| ExitCode::SUCCESS),
     };
     match result {
@@ -204,22 +214,13 @@ fn run(settings: &Run) -> anyhow::Result<()> {
 /// When its directories, its trust policy or its journal cannot be used.
 pub async fn start(settings: &Run) -> anyhow::Result<Arc<Agent>> {
     let executor = executor(settings).await?;
-    let join_token = match &settings.join_token_file {
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .with_context(|| format!("the join token {} cannot be read", path.display()))?
-                .trim()
-                .to_owned(),
-        ),
-        None => None,
-    };
     let settings = Settings {
         plane: settings.plane.clone(),
         name: settings
             .name
             .clone()
             .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
-        join_token,
+        invitation: invitation(settings)?,
         data_directory: settings.data.clone(),
         slots: settings.slots,
         capabilities: node_capabilities(&executor.node).await,
@@ -227,6 +228,17 @@ pub async fn start(settings: &Run) -> anyhow::Result<Arc<Agent>> {
         policies: settings.policies.clone(),
     };
     Ok(Agent::new(settings, executor)?)
+}
+
+/// By what the node is let in for the first time.
+fn invitation(settings: &Run) -> anyhow::Result<Option<Invitation>> {
+    if let (Some(file), Some(authority)) = (&settings.key_file, settings.authority) {
+        return Ok(Some(Invitation::Key { file: file.clone(), authority }));
+    }
+    let Some(path) = &settings.join_token_file else { return Ok(None) };
+    let token = std::fs::read_to_string(path);
+    let token = token.with_context(|| format!("the join token {} cannot be read", path.display()))?;
+    Ok(Some(Invitation::Token(token.trim().to_owned())))
 }
 
 /// Puts together what executes tasks. Also what author commands run components with.

@@ -1,6 +1,6 @@
 //! The key of a node or a plane. It never leaves the machine that made it.
 
-use rcgen::{CertificateParams, DistinguishedName, PKCS_ECDSA_P256_SHA256};
+use rcgen::{CertificateParams, DistinguishedName, PKCS_ECDSA_P256_SHA256, PublicKeyData as _};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
@@ -47,6 +47,12 @@ impl Key {
         Zeroizing::new(self.0.serialize_pem())
     }
 
+    /// Its public half (SubjectPublicKeyInfo) as PEM.
+    #[must_use]
+    pub fn public_pem(&self) -> String {
+        self.0.public_key_pem()
+    }
+
     /// A certificate request (PKCS #10, DER): it names the public key and is signed by the private one, which is all
     /// that an authority takes from it.
     ///
@@ -83,4 +89,14 @@ impl rcgen::SigningKey for Key {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
         self.0.sign(message)
     }
+}
+
+/// The public key (SubjectPublicKeyInfo, DER) in a PEM text, as [`requested_key`](crate::requested_key) answers it; none
+/// when there is none, or one that no authority signs for.
+#[must_use]
+pub fn public_from_pem(text: &str) -> Option<Vec<u8>> {
+    let read = pem::parse(text).ok().filter(|read| read.tag() == "PUBLIC KEY")?;
+    let key = rcgen::SubjectPublicKeyInfo::from_der(read.contents()).ok()?;
+    let algorithm: &rcgen::SignatureAlgorithm = key.algorithm();
+    (*algorithm == PKCS_ECDSA_P256_SHA256).then(|| read.contents().to_vec())
 }

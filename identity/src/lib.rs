@@ -24,7 +24,7 @@ pub use self::{
     device::{Device, DeviceError},
     directory::{Directory, DirectoryError, KeyPlace, Standing},
     fingerprint::{Fingerprint, ParseFingerprintError},
-    key::{Key, KeyError},
+    key::{Key, KeyError, public_from_pem},
     peer::{Peer, PeerError},
     refusal::Refusal,
     role::Role,

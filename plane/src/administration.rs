@@ -15,6 +15,7 @@ use fettle_store::{
     id::{JoinTokenId, TokenId},
     page::Page,
     project::{DEFAULT_ORGANISATION, Project},
+    secret::SecretHash,
     token::{NewJoinToken, NewToken},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -30,7 +31,7 @@ use crate::{
     database::{Database, DatabaseError},
     identity::{
         authorities::{self, IdentityError},
-        secret::Purpose,
+        secret::{self, Purpose},
     },
 };
 
@@ -223,16 +224,37 @@ impl Administration {
     ) -> Result<Secret, AdministrationError> {
         let authority = authorities::open(&self.authorities, &self.clock)?.signs.fingerprint();
         let secret = Secret::generate(&self.clock, Purpose::Join)?;
-        let token = NewJoinToken {
-            id: JoinTokenId::new(clock::ulid(&self.clock)?),
-            hash: secret.hash(),
-            uses,
-            owner,
-            labels,
-            expires_at: self.end(expires),
-        };
-        self.store.create_join_token(token, self.context()?).await?;
+        self.keep_join_token(secret.hash(), uses, owner, (expires, labels)).await?;
         Ok(secret.with(authority))
+    }
+
+    async fn keep_join_token(
+        &self,
+        hash: SecretHash,
+        uses: u32,
+        owner: Option<Project>,
+        (expires, labels): (Duration, BTreeMap<String, String>),
+    ) -> Result<(), AdministrationError> {
+        let id = JoinTokenId::new(clock::ulid(&self.clock)?);
+        let token = NewJoinToken { id, hash, uses, owner, labels, expires_at: self.end(expires) };
+        Ok(self.store.create_join_token(token, self.context()?).await?)
+    }
+
+    /// Lets one node in that proves to have this key (SubjectPublicKeyInfo, DER), without a join token. Answers the
+    /// fingerprint of the authority that signs now, by which its host knows the plane.
+    ///
+    /// # Errors
+    /// When the project belongs to another organisation, or the authority's files cannot be used.
+    pub async fn allow_key(
+        &self,
+        public_key: &[u8],
+        owner: Option<Project>,
+        expires: Duration,
+        labels: BTreeMap<String, String>,
+    ) -> Result<fettle_identity::Fingerprint, AdministrationError> {
+        let authority = authorities::open(&self.authorities, &self.clock)?.signs.fingerprint();
+        self.keep_join_token(secret::key_hash(public_key), 1, owner, (expires, labels)).await?;
+        Ok(authority)
     }
 
     /// Up to a thousand rows of the audit trail after a sequence number, the oldest first.

@@ -172,6 +172,8 @@ fn settings(directory: &TempDir, trust: &Path, plane: &str, join: &str) -> Run {
         name: Some(NODE.to_owned()),
         join_token_file: Some(token),
         policies: None,
+        key_file: None,
+        authority: None,
         label: Vec::new(),
         slots: 1,
         concurrency: 1,

@@ -59,7 +59,7 @@ steps:
   - id: join
     uses: command.exec_allowlisted@v1
     with: { profile: '${{ inputs.profile }}', arguments: { token: '${{ steps.token.credential }}' } }
-    grants: { exec: { profiles: [hold, print] } }
+    grants: { exec: { profiles: [hold, print, fail, late] } }
 ";
 
 /// Wants a token for a cluster that nobody signed for.
@@ -97,6 +97,14 @@ profiles:
     command: /usr/bin/sleep
     allowed_args: ['1000']
     timeout_seconds: 1000
+    arg_schema: [{ name: token, value: { credential: { type: cluster_join_token, variables: { JOIN_TOKEN: token } } } }]
+  - id: fail
+    command: /usr/bin/false
+    arg_schema: [{ name: token, value: { credential: { type: cluster_join_token, variables: { JOIN_TOKEN: token } } } }]
+  - id: late
+    command: /usr/bin/sleep
+    allowed_args: ['1000']
+    timeout_seconds: 1
     arg_schema: [{ name: token, value: { credential: { type: cluster_join_token, variables: { JOIN_TOKEN: token } } } }]
   - id: print
     command: /usr/bin/printenv
@@ -292,6 +300,11 @@ async fn a_secret_is_in_locked_memory_and_in_its_program_and_nowhere_else_and_go
     assert_eq!(printed["status"], "succeeded", "{printed:#}");
     let output = step(&printed, "join")["output"]["stdout"].as_str().unwrap();
     assert_eq!(output.trim(), "*".repeat(canary.len()));
+    // And of one that fails, and one that takes too long.
+    for profile in ["fail", "late"] {
+        let failed = world.fleet.run("test.join", &json!({"profile": profile})).await;
+        assert_eq!(failed["status"], "failed", "{failed:#}");
+    }
     eventually("the secret to be gone", PATIENCE, async || memory::in_process(host, needle).is_empty().then_some(()))
         .await;
     assert_eq!(memory::shown_by_processes(needle), []);
@@ -340,4 +353,28 @@ async fn a_task_that_goes_on_after_its_host_was_killed_has_its_credential_minted
     assert_eq!(output.trim(), "*".repeat(canary().len()));
     assert_eq!(step(&ended, "token")["attempt_number"], 1, "{ended:#}");
     assert_eq!(world.audited().await, ["ok", "ok"], "the host that was started again has asked again");
+}
+
+/// A host that dies of a signal with which others leave all their memory in a file.
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "a program that is no host, to compare with")]
+async fn a_host_that_crashes_leaves_no_core_dump() {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
+
+    let abort = |id: u32| {
+        let id = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
+        kill_process(id, Signal::ABORT).unwrap();
+    };
+    setrlimit(Resource::Core, Rlimit { current: None, maximum: None }).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut other = Command::new("/usr/bin/sleep").arg("1000").current_dir(&directory).spawn().unwrap();
+    abort(other.id());
+    assert!(other.wait().unwrap().core_dumped(), "this machine makes core dumps at all");
+    let supply = Supply::with(&["noop"]).await;
+    let mut fleet = Fleet::start(PROGRAMS, &supply.trust).await;
+    abort(fleet.host.as_ref().unwrap().id());
+    let ended = eventually("the host to end", PATIENCE, async || fleet.host.as_mut().unwrap().ended()).await;
+    assert_eq!((ended.signal(), ended.core_dumped()), (Some(Signal::ABORT.as_raw()), false));
 }

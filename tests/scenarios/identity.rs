@@ -21,17 +21,26 @@ pub(crate) async fn certificate(fleet: &Fleet) -> Option<(String, String)> {
 
 /// Runs `fettle-plane authority` on the plane's data; what it prints.
 pub(crate) fn authority(fleet: &Fleet, arguments: &[&str]) -> String {
-    let output = try_authority(fleet, arguments);
+    administer(fleet, &[&["authority"], arguments].concat())
+}
+
+/// The same, which may fail.
+pub(crate) fn try_authority(fleet: &Fleet, arguments: &[&str]) -> std::process::Output {
+    try_to_administer(fleet, &[&["authority"], arguments].concat())
+}
+
+/// Runs `fettle-plane` on the plane's data; what it prints.
+fn administer(fleet: &Fleet, arguments: &[&str]) -> String {
+    let output = try_to_administer(fleet, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The same, which may fail.
 #[expect(clippy::disallowed_methods, reason = "what an administrator does")]
-pub(crate) fn try_authority(fleet: &Fleet, arguments: &[&str]) -> std::process::Output {
+fn try_to_administer(fleet: &Fleet, arguments: &[&str]) -> std::process::Output {
     let mut command = Command::new(PROGRAMS.plane);
     command.envs(fleet.planes.environment.iter().cloned());
-    command.arg("--data").arg(fleet.planes.directory()).arg("authority").args(arguments).output().unwrap()
+    command.arg("--data").arg(fleet.planes.directory()).args(arguments).output().unwrap()
 }
 
 /// Runs operations one after the other until this many certificates were seen. Every one succeeds, each step accepted
@@ -167,4 +176,45 @@ async fn the_key_of_a_host_is_its_own() {
         }
     }
     assert!(looked_at > 3);
+}
+
+/// Runs `fettle-host generate-key`: the files of the private and of the public key.
+#[expect(clippy::disallowed_methods, reason = "what an administrator does")]
+fn generate_key(directory: &Path) -> [String; 2] {
+    let [private, public] = ["node.key", "node.pub"].map(|name| directory.join(name).display().to_string());
+    let output = Command::new(PROGRAMS.host).args(["generate-key", "--output", &private]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    std::fs::write(&public, output.stdout).unwrap();
+    [private, public]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_let_in_once_by_a_key_that_the_plane_was_told_of_and_by_no_other() {
+    let supply = Supply::with(&["file-render", "noop"]).await;
+    let mut fleet = Fleet::prepare(PROGRAMS, &supply.trust).await;
+    let [private, public] = generate_key(supply.directory());
+    let fingerprint = administer(&fleet, &["join-token", "create", "--for-key", &public, "--label", "rack=7"]);
+    fleet.planes.start().await;
+    let stranger = tempfile::tempdir().unwrap();
+    let by = |file: &str| ["--key-file", file, "--authority", fingerprint.trim()].map(str::to_owned).to_vec();
+    let ends = async |fleet: &mut Fleet, why: &str| {
+        fleet.start_host();
+        eventually("the host to end", PATIENCE, async || fleet.host.as_mut().unwrap().ended()).await;
+        assert!(fleet.logs().contains(why), "{why}: {}", fleet.logs());
+    };
+    fleet.host_joins_by = by(&generate_key(stranger.path())[0]);
+    ends(&mut fleet, "a key that the plane was told of").await;
+    fleet.host_joins_by = by(&private);
+    fleet.start_host();
+    fleet.node_online().await;
+    fleet.register(&supply.publish(RENDER, POLICY).await).await;
+    assert_eq!(fleet.run("test.render", &json!({"text": "hello"})).await["status"], "succeeded", "{}", fleet.logs());
+    assert_eq!(fleet.get_as_admin("/api/v1/nodes/node-1").await.unwrap()["labels"]["rack"], "7");
+    // Whoever copies the key later has nothing: it was used.
+    fleet.host.as_mut().unwrap().kill();
+    std::fs::remove_dir_all(fleet.host_directory()).unwrap();
+    ends(&mut fleet, "nobody has joined with").await;
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&private, open).unwrap();
+    ends(&mut fleet, "others than its owner may read it").await;
 }

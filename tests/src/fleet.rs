@@ -64,6 +64,8 @@ pub struct Fleet {
     pub host_environment: Vec<(String, String)>,
     /// More arguments of the host.
     pub host_arguments: Vec<String>,
+    /// By what the host joins; its join token.
+    pub host_joins_by: Vec<String>,
     /// The trust policy of the host, which starts as that of the planes.
     pub host_trust: PathBuf,
     /// Where the host finds the plane, when that is not where the plane says that it listens.
@@ -117,6 +119,7 @@ impl Fleet {
             host: None,
             host_environment: Vec::new(),
             host_arguments: Vec::new(),
+            host_joins_by: vec!["--join-token-file".to_owned(), text(&directory.path().join("join-token")).to_owned()],
             host_trust: trust.to_owned(),
             plane_seen_from_host: None,
             programs,
@@ -145,22 +148,11 @@ impl Fleet {
         let port = address.rsplit(':').next().unwrap_or_default();
         let seen = self.plane_seen_from_host.as_ref().map(|seen| format!("{seen}:{port}"));
         let plane = format!("https://{}", seen.as_ref().unwrap_or(&address));
-        let token = self.directory.path().join("join-token");
-        let mut arguments: Vec<String> = [
-            "run",
-            "--plane",
-            &plane,
-            "--data",
-            text(&data),
-            "--trust",
-            text(&self.host_trust),
-            "--name",
-            "node-1",
-            "--join-token-file",
-            text(&token),
-        ]
-        .map(str::to_owned)
-        .to_vec();
+        let mut arguments: Vec<String> =
+            ["run", "--plane", &plane, "--data", text(&data), "--trust", text(&self.host_trust), "--name", "node-1"]
+                .map(str::to_owned)
+                .to_vec();
+        arguments.extend(self.host_joins_by.clone());
         arguments.extend(self.host_arguments.clone());
         let log = self.directory.path().join("host.log");
         self.host = Some(Process::start(Path::new(self.programs.host), arguments, &self.host_environment, log));

@@ -209,6 +209,8 @@ async fn agent(options: &Options, data: &Path, plane: String, trust: PathBuf) ->
         name: Some(options.node.clone()),
         join_token_file,
         policies: None,
+        key_file: None,
+        authority: None,
         label: Vec::new(),
         slots: 4,
         concurrency: 8,

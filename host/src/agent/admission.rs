@@ -1,14 +1,14 @@
 //! How a node becomes known to its plane, and stays so: it joins once, registers at each start, renews its certificate
 //! in good time, and comes back with an expired one when it was off for long.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, path::Path, time::Duration};
 
 use fettle_identity::{Fingerprint, Key, Refusal};
 use fettle_wire::node::{JoinRequest, RegisterRequest, RenewRequest};
 use jiff::{SignedDuration, Timestamp};
 use tonic::{Code, Request, Status, metadata::AsciiMetadataValue};
 
-use super::{Agent, AgentError, CertifiedError, backoff, certified::Certified, line::Shown};
+use super::{Agent, AgentError, CertifiedError, Invitation, backoff, certified::Certified, line::Shown};
 
 /// How a program reads the reason of a refusal.
 const CODE: &str = "fettle-code";
@@ -25,6 +25,18 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// The reason of a refusal, for programs.
 pub(super) fn code(status: &Status) -> Option<&str> {
     status.metadata().get(CODE).and_then(|code| code.to_str().ok())
+}
+
+/// The private key in a file that its owner alone may read.
+fn read_key(path: &Path) -> Result<Key, String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = std::fs::metadata(path).map_err(|error| error.to_string())?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err("others than its owner may read it; run `chmod 600` on it, and make a new one if they had access"
+            .to_owned());
+    }
+    let text = zeroize::Zeroizing::new(std::fs::read_to_string(path).map_err(|error| error.to_string())?);
+    Key::from_pem(&text).map_err(|error| error.to_string())
 }
 
 /// What went wrong, down to the cause.
@@ -94,9 +106,23 @@ impl Agent {
         }
     }
 
-    /// Joins with the join token.
+    /// Joins by what it was given for that.
     async fn join(&self) -> Result<Certified, AgentError> {
-        let token = self.settings.join_token.as_deref().ok_or(AgentError::NoJoinToken)?.trim();
+        match self.settings.invitation.as_ref().ok_or(AgentError::NoJoinToken)? {
+            Invitation::Token(token) => self.join_by_token(token.trim()).await,
+            Invitation::Key { file, authority } => self.join_by_key(file, *authority).await,
+        }
+    }
+
+    /// The request for a certificate proves that this node has the key, and the plane knows the key.
+    async fn join_by_key(&self, file: &Path, authority: Fingerprint) -> Result<Certified, AgentError> {
+        let key = read_key(file).map_err(|reason| AgentError::Key { path: file.to_owned(), reason })?;
+        self.line.show(&Shown::Joining(authority))?;
+        let (node_id, credentials) = self.ask_to_join(|| Ok(Request::new(self.asking(&key, Vec::new())?))).await?;
+        self.take(Certified::answered(node_id, key, credentials, self.now())?)
+    }
+
+    async fn join_by_token(&self, token: &str) -> Result<Certified, AgentError> {
         let authority = token.split_once('.').and_then(|(_, pin)| pin.parse::<Fingerprint>().ok());
         self.line.show(&Shown::Joining(authority.ok_or(AgentError::CutJoinToken)?))?;
         let authorization = AsciiMetadataValue::try_from(format!("Bearer {token}")).map(|mut value| {

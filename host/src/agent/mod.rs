@@ -19,7 +19,7 @@ use std::{
 };
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use fettle_identity::{Roots, signing::Signers};
+use fettle_identity::{Fingerprint, Roots, signing::Signers};
 use fettle_model::{
     reference::Reference,
     task::{Epoch, Task},
@@ -52,8 +52,8 @@ pub struct Settings {
     pub plane: String,
     /// The name the operator gave the node.
     pub name: String,
-    /// For the first time.
-    pub join_token: Option<String>,
+    /// By what it is let in for the first time.
+    pub invitation: Option<Invitation>,
     /// Where the node's identity is kept.
     pub data_directory: PathBuf,
     /// Tasks at once.
@@ -64,6 +64,20 @@ pub struct Settings {
     pub labels: BTreeMap<String, String>,
     /// The activation of policy bundles that the node begins with.
     pub policies: Option<Reference>,
+}
+
+/// By what a node is let in for the first time.
+#[derive(Clone, Debug)]
+pub enum Invitation {
+    /// A join token, with the fingerprint by which the plane is known.
+    Token(String),
+    /// A key that the plane was told of before, and the fingerprint of the plane's authority.
+    Key {
+        /// The private key, PEM, in a file that its owner alone may read.
+        file: PathBuf,
+        /// What the plane is known by.
+        authority: Fingerprint,
+    },
 }
 
 /// Why an agent stopped by itself.
@@ -82,9 +96,17 @@ pub enum AgentError {
     CutJoinToken,
     /// The node never joined and has no token to do so.
     #[error(
-        "this node has not joined and has no join token; make one with `fettle-plane join-token create` and give it with --join-token-file"
+        "this node has not joined and has no join token; make one with `fettle-plane join-token create` and give it with --join-token-file, or let it in by a key of its own (--key-file)"
     )]
     NoJoinToken,
+    /// The key that the plane was told of cannot be used.
+    #[error("the key {} cannot be used: {reason}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and the fix.
+        reason: String,
+    },
     /// The plane does not take this node.
     #[error("the plane at {plane} refuses this node: {reason}")]
     Refused {

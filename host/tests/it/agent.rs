@@ -114,6 +114,8 @@ pub(crate) fn settings(directory: &Path, plane: &str, join: &str) -> Run {
         name: Some(NODE.to_owned()),
         join_token_file: Some(token),
         policies: None,
+        key_file: None,
+        authority: None,
         label: Vec::new(),
         slots: 2,
         concurrency: 1,

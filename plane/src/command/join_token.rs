@@ -1,8 +1,13 @@
 //! fettle-plane join-token
 
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use fettle_identity::public_from_pem;
 use fettle_model::name::Label;
 
 use super::place::Place;
@@ -10,13 +15,18 @@ use super::place::Place;
 /// Tokens with which nodes join.
 #[derive(Debug, Subcommand)]
 pub(super) enum JoinTokenCommand {
-    /// Creates a join token and prints it. It is not kept and cannot be shown again.
+    /// Creates a join token and prints it: it is not kept and cannot be shown again. Or lets a key in (`--for-key`), and
+    /// prints by what its host knows the plane.
     Create(Create),
 }
 
 /// Creates a join token.
 #[derive(Debug, Args)]
 pub(super) struct Create {
+    /// The public key of one node, PEM (`fettle-host generate-key`): it joins by that key and needs no token. Prints the
+    /// fingerprint of the authority, which its host needs (`--authority`).
+    #[arg(long, value_name = "FILE", conflicts_with = "uses")]
+    for_key: Option<PathBuf>,
     /// How many nodes may join with it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     uses: u32,
@@ -41,20 +51,30 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn read_key(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("the key {} cannot be read", path.display()))?;
+    public_from_pem(&text).with_context(|| {
+        format!("{} is no public key on the curve P-256; `fettle-host generate-key` prints one", path.display())
+    })
+}
+
 impl JoinTokenCommand {
     pub(super) async fn run(self, place: &Place) -> anyhow::Result<()> {
         let Self::Create(create) = self;
         let owner = super::named_project(create.project, create.org)?;
         place.knows_the_authority()?;
+        let key = create.for_key.as_deref().map(read_key).transpose()?;
         let administration = place.open().await?;
-        let secret = administration.create_labelling_join_token(
-            create.uses,
-            owner,
-            create.expires,
-            create.label.into_iter().collect(),
-        );
-        let secret = secret.await?;
+        let labels = create.label.into_iter().collect();
+        let printed = match key {
+            Some(key) => administration.allow_key(&key, owner, create.expires, labels).await?.to_string(),
+            None => {
+                let made =
+                    administration.create_labelling_join_token(create.uses, owner, create.expires, labels).await?;
+                made.reveal().to_owned()
+            }
+        };
         administration.close().await;
-        super::print(secret.reveal())
+        super::print(&printed)
     }
 }

@@ -67,6 +67,11 @@ pub(crate) fn join_token(text: &str) -> Option<&str> {
     token.starts_with(Purpose::Join.prefix()).then_some(token)
 }
 
+/// What is kept of a key that lets one node in, in the place of a join token. No join token has the same.
+pub(crate) fn key_hash(public_key: &[u8]) -> SecretHash {
+    SecretHash::of(&format!("join-key {}", hex::encode(public_key)))
+}
+
 /// The secret of an `authorization` header.
 pub(crate) fn bearer(header: &str) -> Option<&str> {
     let (scheme, secret) = header.split_once(' ')?;

@@ -1,6 +1,6 @@
 //! Join: a node becomes known, or known again after its certificate has expired.
 
-use fettle_identity::{AuthorityError, Certificate, Peer, Role};
+use fettle_identity::{AuthorityError, Certificate, Peer, Role, requested_key};
 use fettle_store::{
     StoreError,
     context::{Actor, Context},
@@ -36,18 +36,35 @@ pub(super) async fn join(state: &State, request: Request<JoinRequest>) -> Result
     let facts = facts(&message.node.unwrap_or_default())?;
     let (id, keys) = if message.expired_certificate.is_empty() {
         let header = metadata.get("authorization").and_then(|value| value.to_str().ok());
-        let Some(token) = header.and_then(secret::bearer).and_then(secret::join_token) else {
-            let reason = "joining needs a join token; send metadata `authorization: Bearer <token>`";
-            return Err(asking.refuse("join.token_missing", Status::unauthenticated, reason).await);
-        };
         asking.is_listened_to()?;
-        asking.by_token(SecretHash::of(token), facts, context(Actor::Joining)).await?
+        let context = context(Actor::Joining);
+        match header.and_then(secret::bearer).and_then(secret::join_token) {
+            Some(token) => asking.by_token(SecretHash::of(token), &REFUSED, facts, context).await?,
+            // Whoever shows no token is known by the key that makes the request, if at all.
+            None => {
+                let key = requested_key(asking.request).unwrap_or_default();
+                asking.by_token(secret::key_hash(&key), &MISSING, facts, context).await?
+            }
+        }
     } else {
         asking.by_expired(&message.expired_certificate.into()).await?
     };
     let credentials = certify(state, id, asking.request, keys, context(Actor::Node(id))).await?;
     Ok(JoinResponse { node_id: id.to_string(), credentials: Some(credentials) })
 }
+
+/// Somebody with a join token that does not count.
+const REFUSED: (&str, &str) = (
+    "join.token_refused",
+    "the join token is unknown, expired or used up; create one with `fettle-plane join-token create`",
+);
+
+/// Somebody without one, whose key nobody named.
+const MISSING: (&str, &str) = (
+    "join.token_missing",
+    "joining needs a join token (metadata `authorization: Bearer <token>`), or a key that the plane was told of and that \
+     nobody has joined with (`fettle-plane join-token create --for-key`)",
+);
 
 /// Somebody at the door.
 struct Asking<'a> {
@@ -84,6 +101,7 @@ impl Asking<'_> {
     async fn by_token(
         &self,
         token: SecretHash,
+        (code, reason): &(&'static str, &str),
         facts: NodeFacts,
         context: Context,
     ) -> Result<(NodeId, NodeKeys), Status> {
@@ -94,9 +112,7 @@ impl Asking<'_> {
         match self.state.store.join_node(node, token, context).await {
             Ok(joined) => Ok((joined.id, NodeKeys { key, asked_by: None })),
             Err(StoreError::NotFound { .. }) => {
-                let reason =
-                    "the join token is unknown, expired or used up; create one with `fettle-plane join-token create`";
-                let refused = self.refuse("join.token_refused", Status::unauthenticated, reason).await;
+                let refused = self.refuse(code, Status::unauthenticated, reason).await;
                 self.showed_what_does_not_count().await;
                 Err(refused)
             }
@@ -141,12 +157,12 @@ impl Asking<'_> {
         let until = Peer::read(certificate).ok()?.validity.until;
         let peer = self.state.authorities.current().counted(certificate, until)?;
         let Role::Node(id) = &peer.role else { return None };
-        (fettle_identity::requested_key(self.request)? == peer.public_key).then_some(())?;
+        (requested_key(self.request)? == peer.public_key).then_some(())?;
         Some((id.parse().ok()?, until, key_hash(&peer.public_key)))
     }
 
     async fn key(&self) -> Result<SecretHash, Status> {
-        match fettle_identity::requested_key(self.request) {
+        match requested_key(self.request) {
             Some(key) => Ok(key_hash(&key)),
             None => {
                 let reason = "the certificate request is malformed, or is not signed by the key it names";

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fettle_host::{
-    agent::{Agent, Settings},
+    agent::{Agent, Invitation, Settings},
     capabilities::Node,
     executor::{
         Executor, Shelf,
@@ -198,7 +198,7 @@ async fn live(ground: Arc<Ground>, seat: Arc<Seat>, machine: Arc<Machine>, join_
     let settings = Settings {
         plane: "simulated".to_owned(),
         name: seat.name.clone(),
-        join_token: Some(join_token),
+        invitation: Some(Invitation::Token(join_token)),
         data_directory: directory,
         slots: 2,
         capabilities: [("gpu.vendor".to_owned(), "nvidia".to_owned())].into(),
