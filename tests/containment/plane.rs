@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::taken_over::{self, NODE, Outcome, PATIENCE, Says, Script, certified, introduction, sealed, today};
+use crate::taken_over::{self, Gives, NODE, Outcome, PATIENCE, Says, Script, certified, introduction, sealed, today};
 
 const DEFINITION: &str = r#"
 operation_type: test.render
@@ -354,5 +354,28 @@ async fn a_trust_policy_that_the_plane_signed_itself_is_not_obeyed_wherever_it_i
             _ => task.sources.policy = reference,
         }
         refused(&signed, "supply.untrusted", task).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_of_another_node_or_for_a_key_that_the_plane_has_is_not_shown() {
+    let signed = Signed::new().await;
+    for (gives, words) in [
+        (Gives::AnotherNode, "the certificate is not of node"),
+        (Gives::AnotherKey, "is for another key than the one of this host"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let nothing: Script = Arc::new(|_| Vec::new());
+        let opened = taken_over::open(taken_over::authority(), nothing).await;
+        opened.plane.gives.send_replace(gives);
+        let settings = settings(&directory, &signed.supply.trust, &opened.address, &opened.join_token);
+        let agent = command::start(&settings).await.unwrap();
+        let ended = tokio::time::timeout(PATIENCE, agent.run(CancellationToken::new())).await.unwrap();
+        assert!(ended.is_err(), "{gives:?}");
+        let host = directory.path().join("host");
+        let [record] = <[_; 1]>::try_from(refusals::read(&host).unwrap()).unwrap();
+        assert_eq!(record.code, "node.certificate_unusable");
+        assert!(record.reason.contains(words), "{}", record.reason);
+        assert!(!host.join("certificate.json").exists(), "{gives:?}");
     }
 }

@@ -3,10 +3,12 @@
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
-use fettle_identity::{Fingerprint, Key, Refusal};
-use fettle_wire::node::{JoinRequest, RegisterRequest, RenewRequest};
+use fettle_identity::{Fingerprint, Key, Refusal as TlsRefusal};
+use fettle_wire::node::{Credentials, JoinRequest, RegisterRequest, RenewRequest};
 use jiff::{SignedDuration, Timestamp};
 use tonic::{Code, Request, Status, metadata::AsciiMetadataValue};
+
+use crate::refusals::{About, Refusal};
 
 use super::{Agent, AgentError, CertifiedError, Invitation, backoff, certified::Certified, line::Shown};
 
@@ -66,7 +68,7 @@ fn is_final(status: &Status) -> bool {
 /// Whether the certificate does not count at this time by the plane's clock, whatever this node's shows.
 pub(super) fn says_expired(status: &Status) -> bool {
     code(status) == Some("node.certificate_expired")
-        || matches!(Refusal::of(status), Refusal::Expired | Refusal::NotYetValid)
+        || matches!(TlsRefusal::of(status), TlsRefusal::Expired | TlsRefusal::NotYetValid)
 }
 
 /// A node that its plane knows.
@@ -119,7 +121,7 @@ impl Agent {
         let key = read_key(file).map_err(|reason| AgentError::Key { path: file.to_owned(), reason })?;
         self.line.show(&Shown::Joining(authority))?;
         let (node_id, credentials) = self.ask_to_join(|| Ok(Request::new(self.asking(&key, Vec::new())?))).await?;
-        self.take(Certified::answered(node_id, key, credentials, self.now())?)
+        self.take(self.answered(node_id, key, credentials)?)
     }
 
     async fn join_by_token(&self, token: &str) -> Result<Certified, AgentError> {
@@ -137,7 +139,7 @@ impl Agent {
             Ok(request)
         };
         let (node_id, credentials) = self.ask_to_join(request).await?;
-        self.take(Certified::answered(node_id, key, credentials, self.now())?)
+        self.take(self.answered(node_id, key, credentials)?)
     }
 
     /// Joins again with a certificate that has expired, and its key.
@@ -146,13 +148,13 @@ impl Agent {
         self.line.show(&Shown::Expired(&expired.authorities))?;
         let request = || Ok(Request::new(self.asking(&expired.key, expired.certificate.to_vec())?));
         let (node_id, credentials) = self.ask_to_join(request).await?;
-        self.take(Certified::answered(node_id, expired.key, credentials, self.now())?)
+        self.take(self.answered(node_id, expired.key, credentials)?)
     }
 
     async fn ask_to_join(
         &self,
         request: impl Fn() -> Result<Request<JoinRequest>, AgentError>,
-    ) -> Result<(String, fettle_wire::node::Credentials), AgentError> {
+    ) -> Result<(String, Credentials), AgentError> {
         let mut waits = backoff();
         loop {
             match self.client.clone().join(request()?).await {
@@ -185,6 +187,17 @@ impl Agent {
             slots: self.settings.slots,
             node_id,
         }
+    }
+
+    /// What the plane gave, when it is this node's and for this key; otherwise that is written down.
+    fn answered(&self, node_id: String, key: Key, given: Credentials) -> Result<Certified, AgentError> {
+        Certified::answered(node_id, key, given, self.now()).map_err(|error| {
+            let error = AgentError::from(error);
+            let reason = chain(&error);
+            let about = About::default();
+            self.executor.refuse(&Refusal { code: "node.certificate_unusable", reason: &reason, about });
+            error
+        })
     }
 
     fn take(&self, node: Certified) -> Result<Certified, AgentError> {
@@ -282,9 +295,7 @@ impl Agent {
             }
         };
         let next = match renewed {
-            Some((key, credentials)) => {
-                self.take(Certified::answered(node.node_id.clone(), key, credentials, self.now())?)?
-            }
+            Some((key, credentials)) => self.take(self.answered(node.node_id.clone(), key, credentials)?)?,
             None => {
                 let expired = Certified::load(&self.settings.data_directory)?.ok_or(AgentError::NoJoinToken)?;
                 self.come_back(expired).await?

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fettle_identity::{Certificate, Key, KeyError, Peer, PeerError, Role, Roots, RootsError};
+use fettle_identity::{Certificate, Key, KeyError, Peer, PeerError, Role, Roots, RootsError, public_from_pem};
 use fettle_wire::node::Credentials;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -102,6 +102,9 @@ pub enum Malformed {
     /// The certificate is another's.
     #[error("the certificate is not of node `{0}`")]
     OtherNode(String),
+    /// The certificate is for a key of somebody else.
+    #[error("the certificate of node `{0}` is for another key than the one of this host")]
+    OtherKey(String),
 }
 
 /// What makes it.
@@ -157,6 +160,9 @@ impl Certified {
         let peer = Peer::read(&certificate)?;
         if peer.role != Role::Node(node_id.clone()) {
             return Err(Malformed::OtherNode(node_id));
+        }
+        if Some(&peer.public_key) != public_from_pem(&key.public_pem()).as_ref() {
+            return Err(Malformed::OtherKey(node_id));
         }
         Ok(Self { node_id, key, certificate, authorities, mark, renew_at, expires_at, peer })
     }

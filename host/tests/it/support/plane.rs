@@ -67,6 +67,7 @@ pub(crate) struct FakePlane {
     pub(crate) acknowledged: watch::Sender<u32>,
     pub(crate) heartbeats: watch::Sender<u32>,
     pub(crate) outcomes: watch::Sender<Vec<Outcome>>,
+    pub(crate) gives: watch::Sender<Gives>,
     requests: mpsc::Sender<pull_request::Request>,
 }
 
@@ -123,8 +124,13 @@ impl NodeProtocol for Service {
     type ReportStream = Answers<ReportResponse>;
 
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
-        let (request, authority) = (request.into_inner().certificate_request, &self.0.authority);
-        let certificate = authority.issue(&request, &Role::Node(NODE.to_owned()), today(), Serial([2; 16])).unwrap();
+        let (mut request, authority) = (request.into_inner().certificate_request, &self.0.authority);
+        let gives = *self.0.gives.borrow();
+        if gives == Gives::AnotherKey {
+            request = fettle_identity::Key::generate().unwrap().request().unwrap();
+        }
+        let node = if gives == Gives::AnotherNode { "another" } else { NODE };
+        let certificate = authority.issue(&request, &Role::Node(node.to_owned()), today(), Serial([2; 16])).unwrap();
         let credentials = Credentials {
             certificate: certificate.to_vec(),
             authorities: vec![authority.root().to_vec()],
@@ -249,6 +255,17 @@ pub(crate) struct Open {
     pub(crate) join_token: String,
 }
 
+/// Whose certificate whoever joins is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gives {
+    /// Its own.
+    Own,
+    /// That of another node.
+    AnotherNode,
+    /// One in its name, for a key that the plane has.
+    AnotherKey,
+}
+
 /// Opens a plane of this authority.
 pub(crate) async fn open(authority: Arc<Authority>, script: Script) -> Open {
     let (requests, heard) = mpsc::channel(64);
@@ -263,6 +280,7 @@ pub(crate) async fn open(authority: Arc<Authority>, script: Script) -> Open {
         extensions: watch::Sender::new(0),
         acknowledged: watch::Sender::new(0),
         heartbeats: watch::Sender::new(0),
+        gives: watch::Sender::new(Gives::Own),
         outcomes: watch::Sender::default(),
         requests,
     });
