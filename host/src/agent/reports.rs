@@ -3,7 +3,7 @@
 //! tasks for acknowledgements.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -34,7 +34,7 @@ struct Open {
 
 /// Which task hears which answers; nothing any more once the stream is over.
 #[derive(Default)]
-struct Routes(Mutex<Option<HashMap<String, mpsc::UnboundedSender<ReportResponse>>>>);
+struct Routes(Mutex<Option<BTreeMap<String, mpsc::UnboundedSender<ReportResponse>>>>);
 
 /// One task's part of the stream.
 pub(super) struct Line {
@@ -45,12 +45,12 @@ pub(super) struct Line {
 
 impl Routes {
     fn new() -> Self {
-        Self(Mutex::new(Some(HashMap::new())))
+        Self(Mutex::new(Some(BTreeMap::new())))
     }
 
     fn change<T>(
         &self,
-        change: impl FnOnce(&mut HashMap<String, mpsc::UnboundedSender<ReportResponse>>) -> T,
+        change: impl FnOnce(&mut BTreeMap<String, mpsc::UnboundedSender<ReportResponse>>) -> T,
     ) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(change)
     }

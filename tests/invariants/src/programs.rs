@@ -67,7 +67,7 @@ fn is_shell(program: &str) -> bool {
 fn there_is_no_shell() {
     let mut findings = Vec::new();
     // The model names shells to refuse them in profiles.
-    for source in shipped().iter().filter(|source| source.path != "model/src/policy.rs") {
+    for source in shipped().iter().filter(|source| source.path != "model/src/policy/check.rs") {
         for written in source.names().texts.into_iter().filter(|written| is_shell(&written.what)) {
             findings.push(format!("{}:{}: writes \"{}\"", source.path, written.line, written.what));
         }
