@@ -74,6 +74,7 @@ async fn a_fuzzer_finds_nothing_against_the_description() {
     let Some(program) = program() else { return };
     let plane = plane_with(|config| {
         config.rate_limit = None;
+        config.lockout = None;
         config.metrics_listen = Some(([127, 0, 0, 1], 0).into());
     })
     .await;
