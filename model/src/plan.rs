@@ -19,8 +19,9 @@ use crate::{
     limits::AttemptLimits,
     name::{OperationType, StepId, StepKind, Version},
     reference::Reference,
-    schema, time,
-    violation::Violations,
+    schema::Schema,
+    time,
+    violation::{Violation, Violations},
 };
 
 /// The signed artifacts that an operation is made of.
@@ -133,6 +134,9 @@ pub enum PlanError {
         /// The allowed repositories.
         allowed: String,
     },
+    /// What it resolves to has no digest.
+    #[error("the plan cannot be hashed")]
+    NotCanonical(#[source] NotCanonical),
 }
 
 /// Computes the plan. Pure and deterministic: the same arguments give the same plan, everywhere.
@@ -140,19 +144,54 @@ pub enum PlanError {
 /// # Errors
 /// When the inputs do not fit, a kind is unknown, or the steps form no graph.
 pub fn plan(sources: Sources, definition: &Definition, catalog: &Catalog, inputs: Value) -> Result<Plan, PlanError> {
-    check_inputs(definition, &inputs)?;
-    Ok(Plan { graph: Arc::new(resolve(sources, definition, catalog)?), inputs })
+    Resolved::new(sources, definition, catalog)?.plan(inputs)
 }
 
-/// Whether an operation may have these inputs.
-///
-/// # Errors
-/// When they break the definition's schema, or name an artifact that it does not allow.
-pub fn check_inputs(definition: &Definition, inputs: &Value) -> Result<(), PlanError> {
-    schema::validate(&definition.input_schema, inputs)
-        .and_then(|()| Violations::check(canonical::unsafe_integers(inputs)))
-        .map_err(|violations| PlanError::Inputs { operation: name(definition), violations })?;
-    check_artifacts(definition, inputs)
+/// What signed artifacts resolve to, ready for the inputs of many operations.
+#[derive(Debug)]
+pub struct Resolved {
+    /// What an operation does.
+    pub graph: Arc<Graph>,
+    /// Digest of that.
+    pub digest: Digest,
+    inputs: Schema,
+}
+
+impl Resolved {
+    /// Resolves a definition.
+    ///
+    /// # Errors
+    /// When a kind is unknown, the steps form no graph, or the schema of the inputs is none.
+    pub fn new(sources: Sources, definition: &Definition, catalog: &Catalog) -> Result<Self, PlanError> {
+        let inputs = Schema::compile(&definition.input_schema).map_err(|message| {
+            let violations = Violations(vec![Violation::new("", format!("the schema {message}"))]);
+            PlanError::Inputs { operation: name(definition), violations }
+        })?;
+        let graph = resolve(sources, definition, catalog)?;
+        let digest = graph.digest().map_err(PlanError::NotCanonical)?;
+        Ok(Self { graph: Arc::new(graph), digest, inputs })
+    }
+
+    /// Whether an operation may have these inputs.
+    ///
+    /// # Errors
+    /// When they break the definition's schema, or name an artifact that it does not allow.
+    pub fn check(&self, inputs: &Value) -> Result<(), PlanError> {
+        self.inputs
+            .check(inputs)
+            .and_then(|()| Violations::check(canonical::unsafe_integers(inputs)))
+            .map_err(|violations| PlanError::Inputs { operation: self.graph.name(), violations })?;
+        self.graph.check_artifacts(inputs)
+    }
+
+    /// The plan of an operation with these inputs.
+    ///
+    /// # Errors
+    /// When it may not have them.
+    pub fn plan(&self, inputs: Value) -> Result<Plan, PlanError> {
+        self.check(&inputs)?;
+        Ok(Plan { graph: Arc::clone(&self.graph), inputs })
+    }
 }
 
 /// Computes what follows from signed artifacts alone.
@@ -214,30 +253,35 @@ fn check_supported(definition: &Definition) -> Result<(), PlanError> {
     }
 }
 
-/// Every input that is an artifact reference names an allowed repository.
-fn check_artifacts(definition: &Definition, inputs: &Value) -> Result<(), PlanError> {
-    let Some(constraints) = &definition.artifact_constraints else { return Ok(()) };
-    let mut refused = None;
-    crate::expression::visit(inputs, "", &mut |pointer, text| {
-        if let Ok(reference) = text.parse::<Reference>()
-            && !constraints.allows(reference.repository.path())
-            && refused.is_none()
-        {
-            refused = Some((pointer.to_owned(), text.to_owned()));
-        }
-    });
-    match refused {
-        None => Ok(()),
-        Some((pointer, reference)) => Err(PlanError::Artifact {
-            pointer,
-            reference,
-            operation: name(definition),
-            allowed: constraints.allowed_repositories.join(", "),
-        }),
-    }
-}
-
 impl Graph {
+    /// `type@version`
+    fn name(&self) -> String {
+        format!("{}@{}", self.operation_type, self.version)
+    }
+
+    /// Every input that is an artifact reference names an allowed repository.
+    fn check_artifacts(&self, inputs: &Value) -> Result<(), PlanError> {
+        let Some(constraints) = &self.artifact_constraints else { return Ok(()) };
+        let mut refused = None;
+        crate::expression::visit(inputs, "", &mut |pointer, text| {
+            if let Ok(reference) = text.parse::<Reference>()
+                && !constraints.allows(reference.repository.path())
+                && refused.is_none()
+            {
+                refused = Some((pointer.to_owned(), text.to_owned()));
+            }
+        });
+        match refused {
+            None => Ok(()),
+            Some((pointer, reference)) => Err(PlanError::Artifact {
+                pointer,
+                reference,
+                operation: self.name(),
+                allowed: constraints.allowed_repositories.join(", "),
+            }),
+        }
+    }
+
     /// Names all that was decided by signed artifacts.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    ops::Deref,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -10,9 +11,10 @@ use fettle_model::{
     check,
     definition::Definition,
     descriptor::Descriptor,
+    digest::Digest,
     document,
     name::{OperationType, StepKind, Version},
-    plan::Sources,
+    plan::{Plan, PlanError, Resolved, Sources},
     policy::PolicyBundle,
     reference::Reference,
     violation::{Violation, Violations},
@@ -24,6 +26,7 @@ use fettle_store::{
 };
 use fettle_supply::ArtifactKind;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::{
     artifact::{ArtifactError, ArtifactSource, Fetched},
@@ -202,11 +205,55 @@ fn check_all(documents: &Documents, descriptors: &BTreeMap<StepKind, Descriptor>
 
 type Key = (OperationType, Version);
 
+/// A registered version, ready for the inputs of many operations.
+pub(crate) struct Usable {
+    version: DefinitionVersion,
+    resolved: Option<Resolved>,
+}
+
+impl Deref for Usable {
+    type Target = DefinitionVersion;
+
+    fn deref(&self) -> &DefinitionVersion {
+        &self.version
+    }
+}
+
+impl Usable {
+    fn new(version: DefinitionVersion) -> Self {
+        let resolved = resolve(&version).ok();
+        Self { version, resolved }
+    }
+
+    /// The plan of an operation with these inputs, and its digest.
+    ///
+    /// # Errors
+    /// When it may not have them, or the version cannot be planned any more.
+    pub(crate) fn plan(&self, inputs: Value) -> Result<(Plan, Digest), PlanError> {
+        let again;
+        let resolved = match &self.resolved {
+            Some(resolved) => resolved,
+            // What is wrong with it is said to each who asks.
+            None => {
+                again = resolve(&self.version)?;
+                &again
+            }
+        };
+        let plan = resolved.plan(inputs)?;
+        let digest = plan.digest_with(resolved.digest).map_err(PlanError::NotCanonical)?;
+        Ok((plan, digest))
+    }
+}
+
+fn resolve(version: &DefinitionVersion) -> Result<Resolved, PlanError> {
+    Resolved::new(version.sources.clone(), &version.definition, &version.catalog)
+}
+
 /// Registered versions that were used lately. What of them can change is looked at once more when an
 /// operation is created.
 #[derive(Default)]
 pub(crate) struct Definitions {
-    known: Mutex<HashMap<Key, Arc<DefinitionVersion>>>,
+    known: Mutex<HashMap<Key, Arc<Usable>>>,
 }
 
 /// Versions remembered at most; then all are forgotten.
@@ -219,13 +266,13 @@ impl Definitions {
         state: &State,
         operation_type: &OperationType,
         version: &Version,
-    ) -> Result<Option<Arc<DefinitionVersion>>, StoreError> {
+    ) -> Result<Option<Arc<Usable>>, StoreError> {
         let key = (operation_type.clone(), version.clone());
         if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(Some(Arc::clone(known)));
         }
         let Some(found) = state.store.definition_version(operation_type, version).await? else { return Ok(None) };
-        let found = Arc::new(found);
+        let found = Arc::new(Usable::new(found));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED {
             known.clear();

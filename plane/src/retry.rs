@@ -9,7 +9,6 @@ use fettle_model::{
 use fettle_store::{
     StoreError,
     context::Context,
-    definition::DefinitionVersion,
     id::{NodeId, TaskId},
     operation::{NewRun, NodeTask, Operation, TaskStatus},
     project::Project,
@@ -17,6 +16,7 @@ use fettle_store::{
 
 use crate::{
     policy::{self, Asked, EffectiveLimits, Way, rego::Entry},
+    registration::Usable,
     state::State,
     submission::{SubmissionError, deadline, make},
     target::TargetSelector,
@@ -70,7 +70,7 @@ pub(crate) async fn admitted(
 }
 
 /// The definition that the operation is made of.
-async fn find_definition(state: &State, operation: &Operation) -> Result<Arc<DefinitionVersion>, SubmissionError> {
+async fn find_definition(state: &State, operation: &Operation) -> Result<Arc<Usable>, SubmissionError> {
     let Operation { operation_type, version, .. } = operation;
     let found = state.definitions.get(state, operation_type, version).await?;
     found.ok_or_else(|| {
@@ -93,13 +93,13 @@ async fn admit(
     state: &State,
     project: &Project,
     operation: &Operation,
-    registered: &DefinitionVersion,
+    registered: &Usable,
     node_ids: &[NodeId],
     context: &Context,
 ) -> Result<EffectiveLimits, SubmissionError> {
     let mut found = Vec::new();
     let plan = make(registered, operation.inputs.clone(), &mut found)?;
-    let Some(plan) = plan else { return Err(SubmissionError::Invalid(Violations(found))) };
+    let Some((plan, _)) = plan else { return Err(SubmissionError::Invalid(Violations(found))) };
     let target: TargetSelector = serde_json::from_value(operation.target_selector.clone())
         .map_err(|error| StoreError::corrupt("target selector", error))?;
     let mut nodes = Vec::new();

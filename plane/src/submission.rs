@@ -8,13 +8,12 @@ use fettle_model::{
     digest::Digest,
     name::{OperationType, Version},
     overlay::chain::Concurrency,
-    plan::{self, Plan, PlanError},
+    plan::{Plan, PlanError},
     violation::{Violation, Violations},
 };
 use fettle_store::{
     StoreError,
     context::Context,
-    definition::DefinitionVersion,
     id::{OperationId, TaskId},
     node::Node,
     operation::{self, Created, DEFAULT_PRIORITY, NewOperation, NewTask, Terms, TriggerSource},
@@ -26,6 +25,7 @@ use serde_json::{Value, json};
 use crate::{
     clock::NoRandomness,
     policy::{self, Admitted, Asked, EffectiveLimits},
+    registration::Usable,
     state::State,
     target::{self, TargetSelector},
 };
@@ -153,10 +153,10 @@ pub(crate) async fn plan(
     refuse_other_backends(definition, &mut found);
     let operation = format!("{}@{}", definition.operation_type, definition.version);
     target::check_requirements(&operation, &definition.requires, &submission.target, &nodes, &mut found);
-    let Some(plan) = make(&registered, submission.inputs.clone(), &mut found)?.filter(|_| found.is_empty()) else {
+    let Some((plan, digest)) = make(&registered, submission.inputs.clone(), &mut found)?.filter(|_| found.is_empty())
+    else {
         return Err(SubmissionError::Invalid(Violations(found)));
     };
-    let digest = plan.digest().map_err(SubmissionError::NotCanonical)?;
     let (requires, timeout) = (definition.requires.clone(), definition.timeout);
     Ok(Planned { plan: Arc::new(plan), digest, nodes, requires, timeout })
 }
@@ -277,7 +277,7 @@ async fn find_definition(
     state: &State,
     submission: &Submission,
     found: &mut Vec<Violation>,
-) -> Result<Option<Arc<DefinitionVersion>>, StoreError> {
+) -> Result<Option<Arc<Usable>>, StoreError> {
     let mut wrong = |pointer: &str, error: String| found.push(Violation::new(pointer, error));
     let operation_type = submission.operation_type.parse::<OperationType>();
     let version = submission.version.parse::<Version>();
@@ -307,13 +307,13 @@ async fn find_definition(
     Ok(registered)
 }
 
-/// The plan of an operation with these inputs. What is wrong with them is added to `found`.
+/// The plan of an operation with these inputs, and its digest. What is wrong with them is added to `found`.
 pub(crate) fn make(
-    registered: &DefinitionVersion,
+    registered: &Usable,
     inputs: Value,
     found: &mut Vec<Violation>,
-) -> Result<Option<Plan>, SubmissionError> {
-    match plan::plan(registered.sources.clone(), &registered.definition, &registered.catalog, inputs) {
+) -> Result<Option<(Plan, Digest)>, SubmissionError> {
+    match registered.plan(inputs) {
         Ok(plan) => Ok(Some(plan)),
         Err(PlanError::Inputs { violations, .. }) => {
             found.extend(violations.0.into_iter().map(|violation| Violation {
@@ -327,8 +327,11 @@ pub(crate) fn make(
             found.push(Violation::new(format!("/inputs{pointer}"), message));
             Ok(None)
         }
-        Err(error @ (PlanError::UnknownKind { .. } | PlanError::Graph(_) | PlanError::Unsupported { .. })) => {
-            Err(SubmissionError::Plan(Box::new(error)))
-        }
+        Err(
+            error @ (PlanError::UnknownKind { .. }
+            | PlanError::Graph(_)
+            | PlanError::Unsupported { .. }
+            | PlanError::NotCanonical(_)),
+        ) => Err(SubmissionError::Plan(Box::new(error))),
     }
 }

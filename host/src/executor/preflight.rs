@@ -8,7 +8,7 @@ use fettle_model::{
     definition::ArtifactConstraints,
     failure::{Failure, FailureClass},
     name::StepId,
-    plan::{self, Graph, Plan, PlannedStep},
+    plan::{Graph, Plan, PlannedStep, Resolved},
     policy::PolicyBundle,
     task::Task,
 };
@@ -17,7 +17,7 @@ use super::{
     Executor,
     component::Component,
     failure,
-    shelf::{Loaded, Resolved, of_load},
+    shelf::{Loaded, of_load},
 };
 use crate::capabilities::{Configured, OfTask};
 
@@ -43,10 +43,10 @@ pub(super) async fn prepare(executor: &Executor, task: &Task, shared: &OfTask) -
         executor.shelf.catalog(&sources.catalog),
         executor.policies.named(&executor.shelf, &sources.policy),
     )?;
-    plan::check_inputs(&definition, &task.inputs).map_err(|error| refused("plan.inputs", &error))?;
-    let graph = executor.shelf.graph(sources, &definition, &catalog)?;
-    check_digest(&graph, task)?;
-    let graph = Arc::clone(&graph.graph);
+    let resolved = executor.shelf.graph(sources, &definition, &catalog)?;
+    resolved.check(&task.inputs).map_err(|error| refused("plan.inputs", &error))?;
+    check_digest(&resolved, task)?;
+    let graph = Arc::clone(&resolved.graph);
     let policy = policy.map_or_else(|| executor.policies.recovery(&sources.policy, &graph), Ok)?;
     let mut steps = BTreeMap::new();
     for step in &graph.steps {
@@ -66,9 +66,9 @@ pub(super) fn refused(code: &str, error: &dyn std::error::Error) -> Failure {
 }
 
 /// The plan that follows from signed bytes must be the one that the plane asks for.
-fn check_digest(graph: &Resolved, task: &Task) -> Result<(), Failure> {
-    let plan = Plan { graph: Arc::clone(&graph.graph), inputs: task.inputs.clone() };
-    let digest = plan.digest_with(graph.digest).map_err(|error| refused("plan.digest", &error))?;
+fn check_digest(resolved: &Resolved, task: &Task) -> Result<(), Failure> {
+    let plan = Plan { graph: Arc::clone(&resolved.graph), inputs: task.inputs.clone() };
+    let digest = plan.digest_with(resolved.digest).map_err(|error| refused("plan.digest", &error))?;
     if digest == task.plan_digest {
         return Ok(());
     }

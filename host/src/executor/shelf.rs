@@ -14,7 +14,7 @@ use fettle_model::{
     descriptor::Descriptor,
     digest::Digest,
     failure::{Failure, FailureClass},
-    plan::{self, Graph, Sources},
+    plan::{PlanError, Resolved, Sources},
     policy::PolicyBundle,
     reference::Reference,
     schema::Schema,
@@ -39,12 +39,6 @@ pub(super) struct Loaded {
     /// The descriptor's schemas, ready to check values.
     pub(super) input: Schema,
     pub(super) output: Schema,
-}
-
-/// What follows from a definition, a catalog and a policy bundle.
-pub(super) struct Resolved {
-    pub(super) graph: Arc<Graph>,
-    pub(super) digest: Digest,
 }
 
 /// What was asked for, under which trust.
@@ -158,10 +152,11 @@ impl Shelf {
         catalog: &Catalog,
     ) -> Result<Arc<Resolved>, Failure> {
         self.0.graphs.get_or_insert_with(sources, || {
-            let graph = plan::resolve(sources.clone(), definition, catalog);
-            let graph = graph.map_err(|error| refused("plan.inputs", &error))?;
-            let digest = graph.digest().map_err(|error| refused("plan.digest", &error))?;
-            Ok(Arc::new(Resolved { graph: Arc::new(graph), digest }))
+            let resolved = Resolved::new(sources.clone(), definition, catalog);
+            resolved.map(Arc::new).map_err(|error| {
+                let code = if matches!(error, PlanError::NotCanonical(_)) { "plan.digest" } else { "plan.inputs" };
+                refused(code, &error)
+            })
         })
     }
 
