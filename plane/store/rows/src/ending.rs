@@ -5,6 +5,7 @@ use fettle_model::{
     operation::OperationStatus,
 };
 use fettle_store::{StoreError, event::EventKind};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx_macros::FromRow;
 
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// The tasks of the newest run, counted.
-#[derive(FromRow)]
+#[derive(FromRow, Deserialize)]
 pub struct Tally {
     /// Of which operation.
     pub operation_id: String,

@@ -8,7 +8,7 @@ use fettle_model::{
 };
 use fettle_store::{StoreError, context::Context, fact::Fact};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx_macros::FromRow;
 
@@ -22,7 +22,7 @@ use crate::{
 const WHAT: &str = "step";
 
 /// A step of a task: what reports of it look at, and what they change.
-#[derive(Clone, Debug, FromRow, Serialize)]
+#[derive(Clone, Debug, FromRow, Serialize, Deserialize)]
 pub struct StepRow {
     /// The task.
     pub task_id: String,
@@ -39,16 +39,21 @@ pub struct StepRow {
     log_lines: i64,
     /// How it ended, when that was told now.
     #[sqlx(default)]
+    #[serde(default)]
     outcome: Option<String>,
     #[sqlx(default)]
+    #[serde(default)]
     duration_ms: Option<i64>,
     #[sqlx(default)]
+    #[serde(default)]
     finished_at: Option<i64>,
     /// The newest line of its log, when there is one now.
     #[sqlx(default)]
+    #[serde(default)]
     last_log: Option<String>,
     /// What was found out of it, when that was told now.
     #[sqlx(default)]
+    #[serde(default)]
     settlement: Option<String>,
     /// Whether it differs from what is stored.
     #[sqlx(default)]

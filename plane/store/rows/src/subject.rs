@@ -4,13 +4,14 @@ use fettle_store::{
     StoreError, change::Change, context::Context, fact::About, id::OperationId, operation::NewOperation,
     project::Project,
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx_macros::FromRow;
 
 use crate::row;
 
 /// The facts of an operation that change with a new run only.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug, FromRow, Deserialize)]
 pub struct Subject {
     /// Which.
     pub operation_id: String,

@@ -14,6 +14,7 @@ use fettle_store::{
     id::TaskId,
     task::{HeldTask, Lease, LeaseKey, Verdict},
 };
+use serde::Deserialize;
 use serde_json::Value;
 use sqlx_macros::FromRow;
 
@@ -22,7 +23,7 @@ use crate::{row, settlement::Inquiry, subject::Subject};
 const WHAT: &str = "task";
 
 /// Where a task is, and what it is a part of.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug, FromRow, Deserialize)]
 pub struct Held {
     /// The node it is for.
     #[sqlx(rename = "task_node_id")]
@@ -178,7 +179,7 @@ pub fn refusal(
 }
 
 /// What of an operation goes with a lease.
-#[derive(FromRow)]
+#[derive(FromRow, Deserialize)]
 pub struct LeasedRow {
     operation_id: String,
     operation_type: String,

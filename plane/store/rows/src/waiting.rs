@@ -12,6 +12,7 @@ use fettle_store::{
     task::{ReadyTask, Wanted},
 };
 use jiff::Timestamp;
+use serde::Deserialize;
 use sqlx_macros::FromRow;
 
 use crate::row;
@@ -20,7 +21,7 @@ const TASK: &str = "task";
 const NODE: &str = "node";
 
 /// A task that waits, with what may keep it from its node.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug, FromRow, Deserialize)]
 pub struct Candidate {
     /// The task.
     pub task_id: String,

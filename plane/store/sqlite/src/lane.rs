@@ -86,7 +86,7 @@ impl<K: Together> Drop for Ticket<K> {
 async fn run_all<K: Together>(unit: &mut Unit, waiting: Vec<Waiting<K>>) -> Turn {
     let (asked, answers): (Vec<_>, Vec<_>) = waiting.into_iter().map(|one| (one.asked, one.answer)).unzip();
     if asked.is_empty() {
-        return Turn::Done(Reply::none());
+        return Turn::Idle;
     }
     match K::run(unit, &asked).await {
         Ok(results) => Turn::Done(reply::<K>(answers, results)),

@@ -10,6 +10,7 @@ mod error;
 mod event;
 mod journal;
 mod lane;
+mod list;
 mod log;
 mod node;
 mod node_set;
@@ -48,6 +49,10 @@ const READERS: u32 = 4;
 /// How long to wait for another process that writes: the command line beside a running plane.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Rows of one answer that may wait to be read. With fewer than a turn answers, the connection's thread would stop for
+/// them.
+const ROWS: usize = 4096;
+
 /// A store in one file.
 pub struct SqliteStore {
     writer: Writer,
@@ -74,6 +79,9 @@ impl SqliteStore {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT)
+            // What a verb may take back is kept in memory, not in a file beside the database.
+            .pragma("temp_store", "MEMORY")
+            .row_buffer_size(ROWS)
             .disable_statement_logging();
         let mut connection = options.connect().await.map_err(unavailable("open"))?;
         MIGRATIONS.run(&mut connection).await.map_err(unavailable("migrate"))?;

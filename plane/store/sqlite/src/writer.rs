@@ -89,15 +89,12 @@ impl Reply {
     pub(crate) fn new(verbs: usize, answer: impl FnOnce(Option<&str>) + Send + 'static) -> Self {
         Self { verbs, answer: Box::new(answer) }
     }
-
-    /// Nobody waits.
-    pub(crate) fn none() -> Self {
-        Self::new(0, |_| {})
-    }
 }
 
 /// How a job ended.
 pub(crate) enum Turn {
+    /// It had nothing to run: another job has run what it was to run.
+    Idle,
     /// What it wrote stays.
     Done(Reply),
     /// What it wrote is undone.
@@ -236,19 +233,21 @@ async fn fill(
 ) -> Result<(), Unwritten> {
     // Immediate: a transaction that starts reading and then writes could fail in the middle.
     run(unit, "BEGIN IMMEDIATE; SAVEPOINT verb").await?;
-    let mut turns = 0;
+    let (mut turns, mut is_used) = (0, false);
     let mut next = |jobs: &mut VecDeque<Job>, turns| {
         let known = jobs.pop_front();
         known.or_else(|| if turns < GROUP { queue.try_recv().ok() } else { None })
     };
     while let Some(job) = next(&mut jobs, turns) {
-        if turns > 0 {
+        if std::mem::take(&mut is_used) {
             run(unit, "RELEASE verb; SAVEPOINT verb").await?;
         }
         turns += 1;
         let mark = unit.mark();
         match job(unit).await {
+            Turn::Idle => continue,
             Turn::Done(reply) => {
+                is_used = true;
                 replies.push(reply);
                 continue;
             }

@@ -1,10 +1,9 @@
 //! Creating operations.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use fettle_model::{
     name::{StepId, StepKind},
-    plan::Plan,
     reference::Reference,
 };
 use fettle_store::{
@@ -17,13 +16,13 @@ use fettle_store::{
 };
 use fettle_store_rows::operation::{artifacts, created, first_node, key_reused, requires, total_nodes, total_steps};
 use jiff::Timestamp;
-use serde::Serialize;
+use sqlx::AssertSqlSafe;
 
 use crate::{
     audit,
     definition::insist_on_usable,
-    error::unavailable,
     lane::Together,
+    list::{self, Text},
     operation::{read, subject::Subject},
     row,
     writer::Unit,
@@ -52,7 +51,7 @@ impl Together for Create {
         let mut answers = Vec::with_capacity(asked.len());
         for asked in asked.chunks(ROWS) {
             let rows: Vec<_> = asked.iter().map(NewRow::of).collect();
-            let inserted = insert(unit, rows.iter().flatten()).await?;
+            let inserted = insert(unit, &rows.iter().flatten().collect::<Vec<_>>()).await?;
             for (asked, row) in asked.iter().zip(rows) {
                 answers.push(match row {
                     Ok(row) if inserted.contains(&row.operation_id) => Ok(begun(unit, asked)?),
@@ -83,56 +82,72 @@ fn begun(unit: &mut Unit, Asked { operation: new, context }: &Asked) -> Result<C
 /// Everything of new operations in one call, for each is a turn of the connection's thread: the operations, their
 /// tasks, the steps of those, every artifact that they are made of, so that "what ran this component" is one query, and
 /// what policy decided. Nothing of one whose key is there already, or whose version cannot be used.
-const INSERT: &str = "
-INSERT INTO operations (operation_id, operation_type, version, org_id, project_id, requested_by_user_id,
+///
+/// The columns of operations are values of their own, and what there may be several of is a document: SQLite would read
+/// a document of whole operations anew for each part of it.
+/// Those come last, for they have numbers: SQLite finds a place with a number by looking through all of them.
+fn insert_statement(operations: usize) -> String {
+    let places = |columns: usize| {
+        let row = format!("({})", vec!["?"; columns].join(", "));
+        vec![row; operations].join(", ")
+    };
+    let (new, decisions) = (places(OPERATION), places(DECISION));
+    let first = (OPERATION + DECISION) * operations + 1;
+    let [tasks, steps, artifacts, ids] = [first, first + 1, first + 2, first + 3].map(|number| format!("${number}"));
+    format!(
+        "INSERT INTO operations (operation_id, operation_type, version, org_id, project_id, requested_by_user_id,
     target_selector, idempotency_key, request_digest, correlation_id, trigger_source, linked_node_id, sources,
     inputs, plan_digest, total_steps, created_at, total_nodes, priority, deadline, max_parallel_nodes,
     failure_budget, max_concurrency_global, max_concurrency_tenant, max_concurrency_project, requires,
     linked_allocation_id, trace_parent, status)
-SELECT value ->> 'operation_id', value ->> 'operation_type', value ->> 'version', value ->> 'org_id',
-    value ->> 'project_id', value ->> 'requested_by', value ->> 'target_selector', value ->> 'idempotency_key',
-    value ->> 'request_digest', value ->> 'correlation_id', value ->> 'trigger_source', value ->> 'linked_node_id',
-    value ->> 'sources', value ->> 'inputs', value ->> 'plan_digest', value ->> 'total_steps', value ->> 'created_at',
-    value ->> 'total_nodes', value ->> 'priority', value ->> 'deadline', value ->> 'max_parallel_nodes',
-    value ->> 'failure_budget', value ->> 'max_concurrency_global', value ->> 'max_concurrency_tenant',
-    value ->> 'max_concurrency_project', value ->> 'requires', value ->> 'linked_allocation_id',
-    value ->> 'trace_parent', 'queued'
-FROM json_each($1)
+SELECT *, 'queued' FROM (VALUES {new})
 WHERE NOT EXISTS (
     SELECT 1 FROM operation_definition_versions
-    WHERE operation_type = value ->> 'operation_type' AND version = value ->> 'version'
-        AND status IN ('draft', 'retired'))
-ON CONFLICT (project_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-RETURNING operation_id;
+    WHERE operation_type = column2 AND version = column3 AND status IN ('draft', 'retired'))
+ON CONFLICT (project_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
 INSERT INTO tasks (task_id, operation_id, node_id, status, org_id, priority)
-SELECT task.value ->> 0, operation_id, task.value ->> 1, 'ready', org_id, priority
-FROM json_each($1) AS new CROSS JOIN operations ON operation_id = new.value ->> 'operation_id'
-    CROSS JOIN json_each(new.value, '$.tasks') AS task;
+SELECT task.value ->> 0, operation_id, task.value ->> 2, 'ready', org_id, priority
+FROM json_each({tasks}) AS task CROSS JOIN operations ON operation_id = task.value ->> 1;
 INSERT INTO operation_steps (task_id, operation_id, step_index, step_id, kind, component, needs)
-SELECT task.value ->> 0, operation_id, step.key, step.value ->> 'id', step.value ->> 'kind',
-    step.value ->> 'component', step.value -> 'needs'
-FROM json_each($1) AS new CROSS JOIN operations ON operation_id = new.value ->> 'operation_id'
-    CROSS JOIN json_each(new.value, '$.tasks') AS task CROSS JOIN json_each(new.value, '$.steps') AS step;
+SELECT step.value ->> 0, operation_id, step.value ->> 2, step.value ->> 3, step.value ->> 4, step.value ->> 5,
+    step.value ->> 6
+FROM json_each({steps}) AS step CROSS JOIN operations ON operation_id = step.value ->> 1;
 INSERT INTO operation_artifacts (operation_id, role, reference)
-SELECT operation_id, artifact.key, artifact.value
-FROM json_each($1) AS new CROSS JOIN operations ON operation_id = new.value ->> 'operation_id'
-    CROSS JOIN json_each(new.value, '$.artifacts') AS artifact;
+SELECT operation_id, artifact.value ->> 1, artifact.value ->> 2
+FROM json_each({artifacts}) AS artifact CROSS JOIN operations ON operation_id = artifact.value ->> 0;
 INSERT INTO operation_decisions (operation_id, document)
-SELECT operation_id, new.value ->> 'decision'
-FROM json_each($1) AS new CROSS JOIN operations ON operation_id = new.value ->> 'operation_id'
-WHERE new.value ->> 'decision' IS NOT NULL";
+SELECT operation_id, column2 FROM (VALUES {decisions}) CROSS JOIN operations ON operation_id = column1
+WHERE column2 IS NOT NULL;
+SELECT json_group_array(operation_id) FROM json_each({ids}) AS new CROSS JOIN operations ON operation_id = new.value"
+    )
+}
+
+/// Columns of an operation in it.
+const OPERATION: usize = 28;
+
+/// Columns of a decision in it.
+const DECISION: usize = 2;
 
 /// Answers which are new.
-async fn insert<'r>(
-    unit: &mut Unit,
-    rows: impl Iterator<Item = &'r NewRow<'r>>,
-) -> Result<HashSet<String>, StoreError> {
-    let inserted: Vec<(String,)> = sqlx::query_as(INSERT)
-        .bind(row::text(WHAT, &rows.collect::<Vec<_>>())?)
-        .fetch_all(&mut unit.connection)
-        .await
-        .map_err(unavailable(Create::VERB))?;
-    Ok(inserted.into_iter().map(|(id,)| id).collect())
+async fn insert(unit: &mut Unit, rows: &[&NewRow<'_>]) -> Result<HashSet<String>, StoreError> {
+    if rows.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let mut statement = sqlx::query_scalar(AssertSqlSafe(insert_statement(rows.len())));
+    for row in rows {
+        statement = row.bind(statement);
+    }
+    for row in rows {
+        statement = statement.bind(&row.operation_id).bind(row.decision.as_deref());
+    }
+    let ids: Vec<&str> = rows.iter().map(|row| row.operation_id.as_str()).collect();
+    let statement = statement
+        .bind(row::text(WHAT, &rows.iter().flat_map(|row| row.tasks()).collect::<Vec<_>>())?)
+        .bind(row::text(WHAT, &rows.iter().flat_map(|row| row.steps()).collect::<Vec<_>>())?)
+        .bind(row::text(WHAT, &rows.iter().flat_map(|row| row.artifacts()).collect::<Vec<_>>())?)
+        .bind(row::text(WHAT, &ids)?);
+    let inserted: Vec<String> = list::read(&mut unit.connection, (Create::VERB, WHAT), statement).await?;
+    Ok(inserted.into_iter().collect())
 }
 
 /// Why it was not inserted: the key is known, or the version cannot be used.
@@ -149,97 +164,104 @@ async fn known(unit: &mut Unit, new: &NewOperation) -> Result<Created, StoreErro
 }
 
 /// An operation as its statement reads it. What the tables hold as a document is a text here too.
-#[derive(Serialize)]
 struct NewRow<'n> {
+    asked: &'n Asked,
     operation_id: String,
-    operation_type: &'n str,
-    version: &'n str,
-    org_id: &'n str,
-    project_id: &'n str,
     requested_by: String,
     target_selector: String,
-    idempotency_key: Option<&'n str>,
     request_digest: String,
-    correlation_id: &'n str,
-    trigger_source: &'n str,
     linked_node_id: String,
     sources: String,
     inputs: String,
     plan_digest: String,
     total_steps: u32,
-    created_at: i64,
     total_nodes: u32,
-    priority: u8,
-    deadline: Option<i64>,
-    max_parallel_nodes: Option<u32>,
-    failure_budget: Option<u32>,
-    max_concurrency_global: Option<u32>,
-    max_concurrency_tenant: Option<u32>,
-    max_concurrency_project: Option<u32>,
     requires: Option<String>,
-    linked_allocation_id: Option<&'n str>,
-    trace_parent: Option<&'n str>,
     /// Ids of tasks and their nodes.
     tasks: Vec<(String, String)>,
-    steps: Vec<StepColumns<'n>>,
+    /// Of each step, what it needs.
+    needs: Vec<String>,
     artifacts: BTreeMap<String, &'n Reference>,
     decision: Option<String>,
 }
 
-#[derive(Serialize)]
-struct StepColumns<'n> {
-    id: &'n StepId,
-    kind: &'n StepKind,
-    component: &'n Reference,
-    needs: &'n BTreeSet<StepId>,
-}
-
 impl<'n> NewRow<'n> {
-    fn of(Asked { operation: new, context }: &'n Asked) -> Result<Self, StoreError> {
+    fn of(asked: &'n Asked) -> Result<Self, StoreError> {
+        let Asked { operation: new, context } = asked;
         let graph = &new.plan.graph;
         Ok(Self {
+            asked,
             operation_id: new.id.to_string(),
-            operation_type: graph.operation_type.as_str(),
-            version: graph.version.as_str(),
-            org_id: new.project.org_id.as_str(),
-            project_id: new.project.project_id.as_str(),
             requested_by: context.actor.to_string(),
             target_selector: row::text(WHAT, &new.target_selector)?,
-            idempotency_key: new.idempotency_key.as_deref(),
             request_digest: new.request_digest.to_string(),
-            correlation_id: &context.correlation_id,
-            trigger_source: new.trigger_source.name(),
             linked_node_id: first_node(new)?.to_string(),
             sources: row::text(WHAT, &graph.sources)?,
             inputs: row::text(WHAT, &new.plan.inputs)?,
             plan_digest: new.plan_digest.to_string(),
             total_steps: total_steps(&new.plan)?,
-            created_at: context.at.as_millisecond(),
             total_nodes: total_nodes(new)?,
-            priority: new.terms.priority,
-            deadline: new.terms.deadline.map(Timestamp::as_millisecond),
-            max_parallel_nodes: new.terms.max_parallel_nodes,
-            failure_budget: new.terms.failure_budget,
-            max_concurrency_global: new.terms.max_concurrency.global,
-            max_concurrency_tenant: new.terms.max_concurrency.tenant,
-            max_concurrency_project: new.terms.max_concurrency.project,
             requires: requires(new)?,
-            linked_allocation_id: new.linked_allocation_id.as_deref(),
-            trace_parent: new.trace_parent.as_deref(),
             tasks: new.tasks.iter().map(|task| (task.id.to_string(), task.node_id.to_string())).collect(),
-            steps: steps(&new.plan),
+            needs: graph.steps.iter().map(|step| row::text(WHAT, &step.needs)).collect::<Result<_, _>>()?,
             artifacts: artifacts(&new.plan),
             decision: new.decision.as_ref().map(|decision| row::text("decision", decision)).transpose()?,
         })
     }
+
+    /// Adds its columns, in their order.
+    fn bind<'q>(&'q self, statement: Text<'q>) -> Text<'q> {
+        let Asked { operation: new, context } = self.asked;
+        let (graph, terms) = (&new.plan.graph, &new.terms);
+        statement
+            .bind(&self.operation_id)
+            .bind(graph.operation_type.as_str())
+            .bind(graph.version.as_str())
+            .bind(new.project.org_id.as_str())
+            .bind(new.project.project_id.as_str())
+            .bind(&self.requested_by)
+            .bind(&self.target_selector)
+            .bind(new.idempotency_key.as_deref())
+            .bind(&self.request_digest)
+            .bind(&context.correlation_id)
+            .bind(new.trigger_source.name())
+            .bind(&self.linked_node_id)
+            .bind(&self.sources)
+            .bind(&self.inputs)
+            .bind(&self.plan_digest)
+            .bind(self.total_steps)
+            .bind(context.at.as_millisecond())
+            .bind(self.total_nodes)
+            .bind(terms.priority)
+            .bind(terms.deadline.map(Timestamp::as_millisecond))
+            .bind(terms.max_parallel_nodes)
+            .bind(terms.failure_budget)
+            .bind(terms.max_concurrency.global)
+            .bind(terms.max_concurrency.tenant)
+            .bind(terms.max_concurrency.project)
+            .bind(self.requires.as_deref())
+            .bind(new.linked_allocation_id.as_deref())
+            .bind(new.trace_parent.as_deref())
+    }
+
+    fn tasks(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.tasks.iter().map(|(task_id, node_id)| (task_id.as_str(), self.operation_id.as_str(), node_id.as_str()))
+    }
+
+    fn steps(&self) -> impl Iterator<Item = StepColumns<'_>> {
+        let steps = self.asked.operation.plan.graph.steps.iter().zip(&self.needs).enumerate();
+        self.tasks.iter().flat_map(move |(task_id, _)| {
+            let (task_id, operation_id) = (task_id.as_str(), self.operation_id.as_str());
+            steps.clone().map(move |(index, (step, needs))| {
+                (task_id, operation_id, index, &step.id, &step.kind, &step.component, needs.as_str())
+            })
+        })
+    }
+
+    fn artifacts(&self) -> impl Iterator<Item = (&str, &str, &Reference)> {
+        self.artifacts.iter().map(|(role, reference)| (self.operation_id.as_str(), role.as_str(), *reference))
+    }
 }
 
-fn steps(plan: &Plan) -> Vec<StepColumns<'_>> {
-    let columns = plan.graph.steps.iter().map(|step| StepColumns {
-        id: &step.id,
-        kind: &step.kind,
-        component: &step.component,
-        needs: &step.needs,
-    });
-    columns.collect()
-}
+/// The task, the operation, its place, its name, its kind, its component, what it needs.
+type StepColumns<'n> = (&'n str, &'n str, usize, &'n StepId, &'n StepKind, &'n Reference, &'n str);

@@ -7,7 +7,7 @@ use fettle_store::{StoreError, change::Change, context::Context, fact::Fact};
 use fettle_store_rows::ending::Tally;
 pub(crate) use fettle_store_rows::task::TaskEnding;
 
-use crate::{error::unavailable, operation::subject::Subject, row, writer::Unit};
+use crate::{error::unavailable, list, operation::subject::Subject, row, writer::Unit};
 
 const VERB: &str = "finish_task";
 
@@ -25,15 +25,6 @@ pub(crate) async fn end_tasks(unit: &mut Unit, ended: &[Ended<'_>]) -> Result<()
     if ended.is_empty() {
         return Ok(());
     }
-    let tasks: Vec<_> = ended.iter().map(|task| (&task.task_id, task.ending.status())).collect();
-    sqlx::query(
-        "UPDATE tasks SET status = ended.value ->> 1, deadline = NULL FROM json_each($1) AS ended
-         WHERE task_id = ended.value ->> 0",
-    )
-    .bind(row::text("task", &tasks)?)
-    .execute(&mut unit.connection)
-    .await
-    .map_err(unavailable(VERB))?;
     for task in ended {
         settle_steps(unit, &task.task_id, &task.ending, task.context).await?;
         if let TaskEnding::Failed { failure, .. } = &task.ending {
@@ -46,7 +37,7 @@ pub(crate) async fn end_tasks(unit: &mut Unit, ended: &[Ended<'_>]) -> Result<()
     let last: BTreeMap<&str, &Ended<'_>> =
         ended.iter().map(|task| (task.subject.operation_id.as_str(), task)).collect();
     let mut over = Vec::new();
-    for tally in tallies(unit, &last.keys().collect::<Vec<_>>()).await? {
+    for tally in close(unit, ended, &last.keys().collect::<Vec<_>>()).await? {
         if let Some(&task) = last.get(tally.operation_id.as_str())
             && go_on(unit, task, &tally).await?
         {
@@ -141,21 +132,24 @@ pub(crate) async fn keep_failure(unit: &mut Unit, subject: &Subject, failure: &F
     Ok(())
 }
 
-async fn tallies(unit: &mut Unit, operations: &[&&str]) -> Result<Vec<Tally>, StoreError> {
-    sqlx::query_as(
-        "SELECT operation_id, count(*) FILTER (WHERE tasks.status = 'ready') AS ready,
-             count(*) FILTER (WHERE tasks.status = 'leased') AS leased,
-             count(*) FILTER (WHERE tasks.status = 'failed') AS failed,
-             count(*) FILTER (WHERE tasks.status = 'canceled') AS canceled,
-             operations.failure AS failure, failure_budget
-         FROM json_each($1) AS ended CROSS JOIN tasks ON tasks.operation_id = ended.value
-             JOIN operations USING (operation_id)
-         WHERE superseded = 0 GROUP BY operation_id",
-    )
-    .bind(row::text("operation", &operations)?)
-    .fetch_all(&mut unit.connection)
-    .await
-    .map_err(unavailable(VERB))
+/// Writes the end of tasks, and counts how those of their operations stand.
+async fn close(unit: &mut Unit, ended: &[Ended<'_>], operations: &[&&str]) -> Result<Vec<Tally>, StoreError> {
+    let tasks: Vec<_> = ended.iter().map(|task| (&task.task_id, task.ending.status())).collect();
+    let statement = sqlx::query_scalar(
+        "UPDATE tasks SET status = ended.value ->> 1, deadline = NULL FROM json_each($1) AS ended
+         WHERE task_id = ended.value ->> 0;
+         SELECT json_group_array(json_array(operation_id, ready, leased, failed, canceled, failure, failure_budget))
+         FROM (SELECT operation_id, count(*) FILTER (WHERE tasks.status = 'ready') AS ready,
+                   count(*) FILTER (WHERE tasks.status = 'leased') AS leased,
+                   count(*) FILTER (WHERE tasks.status = 'failed') AS failed,
+                   count(*) FILTER (WHERE tasks.status = 'canceled') AS canceled,
+                   operations.failure AS failure, failure_budget
+               FROM json_each($2) AS ended CROSS JOIN tasks ON tasks.operation_id = ended.value
+                   JOIN operations USING (operation_id)
+               WHERE superseded = 0 GROUP BY operation_id)",
+    );
+    let statement = statement.bind(row::text("task", &tasks)?).bind(row::text("operation", &operations)?);
+    list::read(&mut unit.connection, (VERB, "operation"), statement).await
 }
 
 /// Ends the tasks that no node has taken.
@@ -187,20 +181,6 @@ async fn next_nodes(unit: &mut Unit, subject: &Subject) -> Result<Vec<(String,)>
     .map_err(unavailable(VERB))
 }
 
-/// Nodes with an operation that may have waited for one of these types, and is limited in number.
-async fn nodes_behind(unit: &mut Unit, types: &BTreeSet<&str>) -> Result<Vec<(String,)>, StoreError> {
-    sqlx::query_as(
-        "SELECT DISTINCT node_id FROM json_each($1) AS ended
-             CROSS JOIN operations ON operations.operation_type = ended.value JOIN tasks USING (operation_id)
-         WHERE tasks.status = 'ready' AND operations.status = 'queued' AND dispatched_at IS NULL
-             AND coalesce(max_concurrency_global, max_concurrency_tenant, max_concurrency_project) IS NOT NULL",
-    )
-    .bind(row::text("operation", types)?)
-    .fetch_all(&mut unit.connection)
-    .await
-    .map_err(unavailable(VERB))
-}
-
 fn wake(unit: &mut Unit, nodes: Vec<(String,)>) -> Result<(), StoreError> {
     for (node_id,) in nodes {
         unit.announce(Change::TaskReady(row::parse("node", &node_id)?));
@@ -215,16 +195,19 @@ async fn end_operations(unit: &mut Unit, over: &[(&Ended<'_>, Tally)]) -> Result
     let rows = over
         .iter()
         .map(|(task, tally)| (&task.subject.operation_id, tally.ending().0.name(), task.context.at.as_millisecond()));
-    sqlx::query(
+    // Also the nodes with an operation that may have waited for one of these types, and is limited in number.
+    let statement = sqlx::query_as(
         "UPDATE operations SET status = ended.value ->> 1, finished_at = ended.value ->> 2 FROM json_each($1) AS ended
-         WHERE operation_id = ended.value ->> 0",
-    )
-    .bind(row::text("operation", &rows.collect::<Vec<_>>())?)
-    .execute(&mut unit.connection)
-    .await
-    .map_err(unavailable(VERB))?;
-    let behind =
-        nodes_behind(unit, &over.iter().map(|(task, _)| task.subject.operation_type.as_str()).collect()).await?;
+         WHERE operation_id = ended.value ->> 0;
+         SELECT DISTINCT node_id FROM json_each($2) AS ended
+             CROSS JOIN operations ON operations.operation_type = ended.value JOIN tasks USING (operation_id)
+         WHERE tasks.status = 'ready' AND operations.status = 'queued' AND dispatched_at IS NULL
+             AND coalesce(max_concurrency_global, max_concurrency_tenant, max_concurrency_project) IS NOT NULL",
+    );
+    let types: BTreeSet<&str> = over.iter().map(|(task, _)| task.subject.operation_type.as_str()).collect();
+    let statement = statement.bind(row::text("operation", &rows.collect::<Vec<_>>())?);
+    let statement = statement.bind(row::text("operation", &types)?);
+    let behind = statement.fetch_all(&mut unit.connection).await.map_err(unavailable(VERB))?;
     wake(unit, behind)?;
     for (Ended { subject, ending, context, .. }, tally) in over {
         let (status, kind) = tally.ending();

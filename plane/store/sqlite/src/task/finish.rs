@@ -10,7 +10,7 @@ use fettle_store::{
 };
 use fettle_store_rows::task::refusal;
 
-use super::held::{self, Held, start_operations};
+use super::held::{Held, held, start_operations};
 use crate::{
     audit,
     error::unavailable,
@@ -37,8 +37,7 @@ impl Together for Finish {
 
     async fn run(unit: &mut Unit, asked: &[Told]) -> Result<Vec<Result<Verdict, StoreError>>, StoreError> {
         let tasks: Vec<String> = asked.iter().map(|told| told.lease.task_id.to_string()).collect();
-        let mut held: HashMap<String, Held> = held::read_all(unit, &tasks).await?.into_iter().collect();
-        let unfinished = unfinished(unit, &tasks).await?;
+        let (mut held, unfinished) = read(unit, &tasks).await?;
         let (mut answers, mut ended, mut started) = (Vec::with_capacity(asked.len()), Vec::new(), Vec::new());
         for (told, task_id) in asked.iter().zip(&tasks) {
             let Some(held) = held.get_mut(task_id) else {
@@ -66,15 +65,24 @@ impl Together for Finish {
     }
 }
 
-/// The first step of each task that has not succeeded, and its status.
-async fn unfinished(unit: &mut Unit, tasks: &[String]) -> Result<HashMap<String, (String, String)>, StoreError> {
-    let found: Vec<(String, String, String, i64)> = sqlx::query_as(
-        "SELECT task_id, step_id, status, min(step_index) FROM operation_steps
-         WHERE task_id IN (SELECT value FROM json_each($1)) AND status <> 'succeeded' GROUP BY task_id",
-    )
-    .bind(row::text("task", &tasks)?)
-    .fetch_all(&mut unit.connection)
-    .await
-    .map_err(unavailable(Finish::VERB))?;
-    Ok(found.into_iter().map(|(task_id, step_id, status, _)| (task_id, (step_id, status))).collect())
+/// The tasks, and the first step of each that has not succeeded, with its status.
+const READ: &str = concat!(
+    "SELECT (",
+    held!("task_id IN (SELECT value FROM json_each($1))"),
+    "), (SELECT json_group_array(json_array(task_id, json_array(step_id, status)))
+         FROM (SELECT task_id, step_id, status, min(step_index) FROM operation_steps
+               WHERE task_id IN (SELECT value FROM json_each($1)) AND status <> 'succeeded' GROUP BY task_id))"
+);
+
+type Unfinished = HashMap<String, (String, String)>;
+
+async fn read(unit: &mut Unit, tasks: &[String]) -> Result<(HashMap<String, Held>, Unfinished), StoreError> {
+    let (held, unfinished): (String, String) = sqlx::query_as(READ)
+        .bind(row::text("task", &tasks)?)
+        .fetch_one(&mut unit.connection)
+        .await
+        .map_err(unavailable(Finish::VERB))?;
+    let held: Vec<(String, Held)> = row::document("task", &held)?;
+    let unfinished: Vec<(String, (String, String))> = row::document("step", &unfinished)?;
+    Ok((held.into_iter().collect(), unfinished.into_iter().collect()))
 }

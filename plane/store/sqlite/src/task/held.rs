@@ -13,41 +13,40 @@ use fettle_store::{
 use fettle_store_rows::task::Fence;
 pub(crate) use fettle_store_rows::task::Held;
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
-use sqlx::SqlitePool;
-use sqlx_macros::FromRow;
+use sqlx::{Executor, Sqlite, SqlitePool};
 
-use crate::{audit, error::unavailable, lane::Together, operation::subject, row, writer::Unit};
+use crate::{audit, error::unavailable, lane::Together, list, operation::subject, row, writer::Unit};
 
-/// The columns of a task with its operation.
+/// Tasks with their operations, as pairs of id and [`Held`].
 macro_rules! held {
     ($which:literal) => {
         concat!(
-            "SELECT tasks.node_id AS task_node_id, tasks.status AS task_status, epoch, acknowledged, last_sequence,
-                 cancel_requested, inquiry, operation_id, operation_type, version, operations.org_id AS org_id, project_id,
-                 correlation_id, total_steps, operations.run AS run, trace_parent, task_id
+            "SELECT json_group_array(json_array(task_id, json_array(tasks.node_id, tasks.status, epoch, acknowledged,
+                 last_sequence, cancel_requested, inquiry, json_array(operation_id, operation_type, version,
+                 operations.org_id, project_id, correlation_id, total_steps, operations.run, trace_parent))))
              FROM tasks JOIN operations USING (operation_id) WHERE ",
             $which
         )
     };
 }
+pub(crate) use held;
 
 /// Reads a task.
 pub(crate) async fn read(unit: &mut Unit, task_id: TaskId) -> Result<Option<Held>, StoreError> {
-    sqlx::query_as(held!("task_id = $1"))
-        .bind(task_id.to_string())
-        .fetch_optional(&mut unit.connection)
-        .await
-        .map_err(unavailable("task"))
+    one(&mut unit.connection, task_id).await
+}
+
+async fn one(connection: impl Executor<'_, Database = Sqlite>, task_id: TaskId) -> Result<Option<Held>, StoreError> {
+    let statement = sqlx::query_scalar(held!("task_id = $1")).bind(task_id.to_string());
+    let found: Vec<(String, Held)> = list::read(connection, ("task", "task"), statement).await?;
+    Ok(found.into_iter().next().map(|(_, held)| held))
 }
 
 /// The same beside the writer.
 pub(crate) async fn look(readers: &SqlitePool, task_id: TaskId) -> Result<Option<Held>, StoreError> {
-    sqlx::query_as(held!("task_id = $1"))
-        .bind(task_id.to_string())
-        .fetch_optional(readers)
-        .await
-        .map_err(unavailable("task"))
+    one(readers, task_id).await
 }
 
 /// Writes down that a step is given a credential.
@@ -65,23 +64,6 @@ pub(crate) async fn record_credential(
     Ok(Verdict::Accepted)
 }
 
-/// Reads tasks, with their ids; those that are not there are left out.
-pub(crate) async fn read_all(unit: &mut Unit, task_ids: &[String]) -> Result<Vec<(String, Held)>, StoreError> {
-    let rows: Vec<HeldTask> = sqlx::query_as(held!("task_id IN (SELECT value FROM json_each($1))"))
-        .bind(row::text("task", &task_ids)?)
-        .fetch_all(&mut unit.connection)
-        .await
-        .map_err(unavailable("task"))?;
-    Ok(rows.into_iter().map(|HeldTask { task_id, held }| (task_id, held)).collect())
-}
-
-#[derive(FromRow)]
-struct HeldTask {
-    task_id: String,
-    #[sqlx(flatten)]
-    held: Held,
-}
-
 /// Acknowledgements and extensions: what holds a lease has taken its task.
 pub(crate) struct Extend;
 
@@ -92,13 +74,14 @@ pub(crate) struct Hold {
     pub(crate) at: Timestamp,
 }
 
-#[derive(FromRow)]
+#[derive(Deserialize)]
 struct HeldLease {
     task_id: String,
     node_id: String,
     epoch: i64,
     operation_id: String,
     cancel_requested: i64,
+    operation_status: String,
 }
 
 impl Together for Extend {
@@ -110,18 +93,14 @@ impl Together for Extend {
         let held = hold(unit, asked).await?;
         let key = |held: &HeldLease| (held.task_id.clone(), held.node_id.clone(), held.epoch);
         let held: HashMap<_, _> = held.into_iter().map(|held| (key(&held), held)).collect();
-        let (mut answers, mut started) = (Vec::with_capacity(asked.len()), Vec::new());
-        for Hold { lease, at, .. } in asked {
+        let mut answers = Vec::with_capacity(asked.len());
+        for Hold { lease, .. } in asked {
             let extended = match held.get(&(lease.task_id.to_string(), lease.node_id.to_string(), epoch(lease))) {
-                Some(held) => {
-                    started.push((held.operation_id.clone(), *at));
-                    Extended { verdict: Verdict::Accepted, canceled: held.cancel_requested != 0 }
-                }
+                Some(held) => Extended { verdict: Verdict::Accepted, canceled: held.cancel_requested != 0 },
                 None => Extended { verdict: not_held(unit, lease).await?, canceled: false },
             };
             answers.push(Ok(extended));
         }
-        start_operations(unit, &started).await?;
         Ok(answers)
     }
 }
@@ -130,28 +109,46 @@ fn epoch(lease: &LeaseKey) -> i64 {
     i64::try_from(lease.epoch.0).unwrap_or(i64::MAX)
 }
 
-/// Moves the deadlines of leases and marks them acknowledged; nothing of one that is not its task's newest. A lease
-/// that the node has taken and that expired is held again while no newer one was given: the task is bound to this node,
-/// and the same epoch proves that nothing happened in between.
-async fn hold(unit: &mut Unit, asked: &[Hold]) -> Result<Vec<HeldLease>, StoreError> {
-    let leases = asked.iter().map(|Hold { lease, deadline, .. }| {
-        (lease.task_id.to_string(), lease.node_id.to_string(), epoch(lease), deadline.as_millisecond())
-    });
-    let held = sqlx::query_as(
+/// What is asked of leases that are their tasks' newest. A lease that the node has taken and that expired is held again
+/// while no newer one was given: the task is bound to this node, and the same epoch proves that nothing happened in between.
+macro_rules! asked {
+    () => {
         "WITH asked AS (
-             SELECT value ->> 0 AS task_id, value ->> 1 AS node_id, value ->> 2 AS epoch, max(value ->> 3) AS deadline
-             FROM json_each($1) GROUP BY 1, 2, 3)
-         UPDATE tasks SET status = 'leased', deadline = max(coalesce(tasks.deadline, 0), asked.deadline),
-             acknowledged = 1, lost_leases = lost_leases - iif(status = 'ready', 1, 0)
-         FROM asked
-         WHERE tasks.task_id = asked.task_id AND tasks.node_id = asked.node_id AND tasks.epoch = asked.epoch
-             AND (status = 'leased' OR (status = 'ready' AND acknowledged = 1))
-         RETURNING task_id, node_id, epoch, operation_id, cancel_requested",
-    )
-    .bind(row::text("lease", &leases.collect::<Vec<_>>())?)
-    .fetch_all(&mut unit.connection)
-    .await
-    .map_err(unavailable(Extend::VERB))?;
+             SELECT value ->> 0 AS task_id, value ->> 1 AS node_id, value ->> 2 AS epoch, max(value ->> 3) AS deadline,
+                 min(value ->> 4) AS at
+             FROM json_each($1) GROUP BY 1, 2, 3),
+         held AS MATERIALIZED (
+             SELECT asked.*, operation_id, cancel_requested
+             FROM asked CROSS JOIN tasks USING (task_id)
+             WHERE tasks.node_id = asked.node_id AND tasks.epoch = asked.epoch
+                 AND (status = 'leased' OR (status = 'ready' AND acknowledged = 1))) "
+    };
+}
+
+/// Moves the deadlines of leases and marks them acknowledged; their operations run from then on.
+const HOLD: &str = concat!(
+    asked!(),
+    "SELECT json_group_array(json_array(task_id, node_id, epoch, operation_id, cancel_requested, status))
+     FROM held JOIN operations USING (operation_id);",
+    asked!(),
+    "UPDATE operations SET status = 'running', started_at = held.at FROM held
+     WHERE operations.operation_id = held.operation_id AND status = 'queued';",
+    asked!(),
+    "UPDATE tasks SET status = 'leased', deadline = max(coalesce(tasks.deadline, 0), held.deadline), acknowledged = 1,
+         lost_leases = lost_leases - iif(status = 'ready', 1, 0)
+     FROM held WHERE tasks.task_id = held.task_id"
+);
+
+async fn hold(unit: &mut Unit, asked: &[Hold]) -> Result<Vec<HeldLease>, StoreError> {
+    let leases = asked.iter().map(|Hold { lease, deadline, at }| {
+        let (task_id, node_id) = (lease.task_id.to_string(), lease.node_id.to_string());
+        (task_id, node_id, epoch(lease), deadline.as_millisecond(), at.as_millisecond())
+    });
+    let statement = sqlx::query_scalar(HOLD).bind(row::text("lease", &leases.collect::<Vec<_>>())?);
+    let held: Vec<HeldLease> = list::read(&mut unit.connection, (Extend::VERB, "lease"), statement).await?;
+    for lease in held.iter().filter(|lease| lease.operation_status == "queued") {
+        unit.announce(Change::Operation(row::parse("operation", &lease.operation_id)?));
+    }
     unit.announce(Change::Lease);
     Ok(held)
 }
@@ -171,15 +168,15 @@ pub(crate) async fn start_operations(unit: &mut Unit, started: &[(String, Timest
         return Ok(());
     }
     let started: Vec<_> = started.iter().map(|(operation_id, at)| (operation_id, at.as_millisecond())).collect();
-    let started: Vec<(String,)> = sqlx::query_as(
-        "UPDATE operations SET status = 'running', started_at = started.value ->> 1 FROM json_each($1) AS started
-         WHERE operation_id = started.value ->> 0 AND status = 'queued' RETURNING operation_id",
-    )
-    .bind(row::text("operation", &started)?)
-    .fetch_all(&mut unit.connection)
-    .await
-    .map_err(unavailable("acknowledge_lease"))?;
-    for (operation_id,) in started {
+    let statement = sqlx::query_scalar(
+        "SELECT json_group_array(operation_id) FROM operations
+         WHERE operation_id IN (SELECT value ->> 0 FROM json_each($1)) AND status = 'queued';
+         UPDATE operations SET status = 'running', started_at = started.value ->> 1 FROM json_each($1) AS started
+         WHERE operation_id = started.value ->> 0 AND status = 'queued'",
+    );
+    let statement = statement.bind(row::text("operation", &started)?);
+    let started: Vec<String> = list::read(&mut unit.connection, (Extend::VERB, "operation"), statement).await?;
+    for operation_id in started {
         unit.announce(Change::Operation(row::parse("operation", &operation_id)?));
     }
     Ok(())

@@ -18,10 +18,9 @@ use fettle_store_rows::{
 use jiff::Timestamp;
 use serde_json::Value;
 use sqlx::SqliteConnection;
-use sqlx_macros::FromRow;
 
 use super::{admission, queue};
-use crate::{audit, error::unavailable, row, writer::Unit};
+use crate::{audit, error::unavailable, list, row, writer::Unit};
 
 const VERB: &str = "lease_tasks";
 
@@ -105,35 +104,25 @@ impl Giving<'_> {
         if tasks.is_empty() {
             return Ok(());
         }
-        let rows: Vec<GivenRow> = sqlx::query_as(
+        let statement = sqlx::query_scalar(
             "UPDATE operations SET dispatched_at = $3
              WHERE dispatched_at IS NULL AND operation_id IN
                  (SELECT operation_id FROM tasks WHERE task_id IN (SELECT value FROM json_each($1)));
              UPDATE tasks SET status = 'leased', epoch = epoch + 1, deadline = $2, acknowledged = 0
              WHERE task_id IN (SELECT value FROM json_each($1));
-             SELECT task_id, operations.operation_id, operation_type, operations.org_id, project_id, node_id,
-                 correlation_id, sources, inputs, plan_digest, epoch, tasks.run, trace_parent, inquiry
-             FROM json_each($1) AS given CROSS JOIN tasks ON task_id = given.value JOIN operations USING (operation_id)
-             ORDER BY given.key",
-        )
-        .bind(row::text("task", &tasks)?)
-        .bind(self.acknowledge_by.as_millisecond())
-        .bind(self.context.at.as_millisecond())
-        .fetch_all(&mut unit.connection)
-        .await
-        .map_err(unavailable(VERB))?;
-        for GivenRow { task_id, row } in rows {
+             SELECT json_group_array(json_array(task_id, json_array(operations.operation_id, operation_type,
+                 operations.org_id, project_id, node_id, correlation_id, sources, inputs, plan_digest, epoch, tasks.run,
+                 trace_parent, inquiry)) ORDER BY given.key)
+             FROM json_each($1) AS given CROSS JOIN tasks ON task_id = given.value JOIN operations USING (operation_id)",
+        );
+        let statement = statement.bind(row::text("task", &tasks)?).bind(self.acknowledge_by.as_millisecond());
+        let statement = statement.bind(self.context.at.as_millisecond());
+        let rows: Vec<(String, LeasedRow)> = list::read(&mut unit.connection, (VERB, "task"), statement).await?;
+        for (task_id, row) in rows {
             self.leases.push(make(unit, &task_id, row, self.context).await?);
         }
         Ok(())
     }
-}
-
-#[derive(FromRow)]
-struct GivenRow {
-    task_id: String,
-    #[sqlx(flatten)]
-    row: LeasedRow,
 }
 
 async fn make(unit: &mut Unit, task_id: &str, row: LeasedRow, context: &Context) -> Result<Lease, StoreError> {

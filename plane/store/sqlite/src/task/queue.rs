@@ -4,7 +4,7 @@ use fettle_store::{StoreError, context::Context, id::NodeId, queue::Line, task::
 use fettle_store_rows::waiting::{Candidate, LOOKED_AT, Organisation, Queue, ReadyRow};
 use sqlx::SqliteConnection;
 
-use crate::{error::unavailable, row, writer::Unit};
+use crate::{error::unavailable, list, row, writer::Unit};
 
 const VERB: &str = "lease_tasks";
 
@@ -56,20 +56,19 @@ async fn line(
     organisation: &Organisation,
     depth: u32,
 ) -> Result<Line<Candidate>, StoreError> {
-    let found: Vec<Candidate> = sqlx::query_as(concat!(
-        "SELECT ",
-        candidate_columns!(),
-        " FROM tasks JOIN operations USING (operation_id)
-         WHERE tasks.node_id = $1 AND tasks.org_id = $2 AND tasks.status = 'ready'
-         ORDER BY tasks.priority DESC, task_id LIMIT $3"
-    ))
-    .bind(node_id.to_string())
-    .bind(&organisation.org_id)
-    .bind(depth)
-    .fetch_all(connection)
-    .await
-    .map_err(unavailable(VERB))?;
-    organisation.line(found)
+    let statement = sqlx::query_scalar(
+        "SELECT json_group_array(json_array(task_id, operation_id, operation_type, org_id, project_id, dispatched_at,
+             requires, max_parallel_nodes, max_concurrency_global, max_concurrency_tenant, max_concurrency_project)
+             ORDER BY priority DESC, task_id)
+         FROM (SELECT task_id, operation_id, operation_type, operations.org_id AS org_id, project_id, dispatched_at,
+                   requires, max_parallel_nodes, max_concurrency_global, max_concurrency_tenant,
+                   max_concurrency_project, tasks.priority AS priority
+               FROM tasks JOIN operations USING (operation_id)
+               WHERE tasks.node_id = $1 AND tasks.org_id = $2 AND tasks.status = 'ready'
+               ORDER BY tasks.priority DESC, task_id LIMIT $3)",
+    );
+    let statement = statement.bind(node_id.to_string()).bind(&organisation.org_id).bind(depth);
+    organisation.line(list::read(connection, (VERB, "task"), statement).await?)
 }
 
 /// The tasks in the order in which they go, for who decides about them.

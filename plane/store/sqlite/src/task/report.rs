@@ -11,7 +11,7 @@ use fettle_store_rows::{
     step::StepRow,
 };
 
-use super::held::{self, start_operations};
+use super::held::{Held, held, start_operations};
 use crate::{error::unavailable, lane::Together, log, row, writer::Unit};
 
 /// Reports of nodes.
@@ -30,33 +30,44 @@ impl Together for Apply {
 
     async fn run(unit: &mut Unit, asked: &[Told]) -> Result<Vec<Result<Self::Answer, StoreError>>, StoreError> {
         let reports = || asked.iter().map(|told| told.reports.as_slice());
-        let tasks = held::read_all(unit, &tasks(reports())).await?;
-        let mut folding = Folding::new(tasks, read_steps(unit, &steps(reports())).await?);
+        let (tasks, steps) = read(unit, &tasks(reports()), &steps(reports())).await?;
+        let mut folding = Folding::new(tasks, steps);
         let mut answers = Vec::with_capacity(asked.len());
         for told in asked {
             answers.push(Ok(folding.apply(&told.reports, &told.context)?));
         }
-        write_steps(unit, &folding.changed_steps()).await?;
-        write_tasks(unit, &folding.moved_tasks()).await?;
+        write(unit, &folding.changed_steps(), &folding.moved_tasks()).await?;
         write_effects(unit, folding.effects).await?;
         Ok(answers)
     }
 }
 
-async fn read_steps(unit: &mut Unit, steps: &[(String, String)]) -> Result<Vec<StepRow>, StoreError> {
-    sqlx::query_as(
-        "SELECT task_id, step_id, kind, step_index, status, attempt_number, attempts_before, started_at, percent,
-             message, log_lines
-         FROM json_each($1) AS told JOIN operation_steps ON task_id = told.value ->> 0 AND step_id = told.value ->> 1",
-    )
-    .bind(row::text("step", &steps)?)
-    .fetch_all(&mut unit.connection)
-    .await
-    .map_err(unavailable(Apply::VERB))
+/// The tasks and steps that reports are about.
+const READ: &str = concat!(
+    "SELECT (",
+    held!("task_id IN (SELECT value FROM json_each($1))"),
+    "), (SELECT json_group_array(json_array(task_id, step_id, kind, step_index, status, attempt_number,
+             attempts_before, started_at, percent, message, log_lines))
+         FROM json_each($2) AS told
+             JOIN operation_steps ON task_id = told.value ->> 0 AND step_id = told.value ->> 1)"
+);
+
+async fn read(
+    unit: &mut Unit,
+    tasks: &[String],
+    steps: &[(String, String)],
+) -> Result<(Vec<(String, Held)>, Vec<StepRow>), StoreError> {
+    let (tasks, steps): (String, String) = sqlx::query_as(READ)
+        .bind(row::text("task", &tasks)?)
+        .bind(row::text("step", &steps)?)
+        .fetch_one(&mut unit.connection)
+        .await
+        .map_err(unavailable(Apply::VERB))?;
+    Ok((row::document("task", &tasks)?, row::document("step", &steps)?))
 }
 
-async fn write_steps(unit: &mut Unit, steps: &[&StepRow]) -> Result<(), StoreError> {
-    if steps.is_empty() {
+async fn write(unit: &mut Unit, steps: &[&StepRow], moved: &[(&str, i64)]) -> Result<(), StoreError> {
+    if steps.is_empty() && moved.is_empty() {
         return Ok(());
     }
     sqlx::query(
@@ -69,22 +80,11 @@ async fn write_steps(unit: &mut Unit, steps: &[&StepRow]) -> Result<(), StoreErr
              settlement = coalesce(step.value ->> 'settlement', settlement),
              finished_at = coalesce(step.value ->> 'finished_at', finished_at)
          FROM json_each($1) AS step
-         WHERE task_id = step.value ->> 'task_id' AND step_id = step.value ->> 'step_id'",
+         WHERE task_id = step.value ->> 'task_id' AND step_id = step.value ->> 'step_id';
+         UPDATE tasks SET last_sequence = told.value ->> 1 FROM json_each($2) AS told
+         WHERE task_id = told.value ->> 0",
     )
     .bind(row::text("step", &steps)?)
-    .execute(&mut unit.connection)
-    .await
-    .map_err(unavailable(Apply::VERB))?;
-    Ok(())
-}
-
-async fn write_tasks(unit: &mut Unit, moved: &[(&str, i64)]) -> Result<(), StoreError> {
-    if moved.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "UPDATE tasks SET last_sequence = told.value ->> 1 FROM json_each($1) AS told WHERE task_id = told.value ->> 0",
-    )
     .bind(row::text("task", &moved)?)
     .execute(&mut unit.connection)
     .await
