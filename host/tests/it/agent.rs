@@ -171,14 +171,12 @@ async fn a_task_that_ends_while_its_lease_is_lost_is_forgotten() {
     while !matches!(world.hears().await, pull_request::Request::Free(free) if free.free_slots == 2) {}
     assert_eq!(world.held().await, [Epoch(1)], "it may be leased again, and then goes on from where it was");
     world.plane.says.send_replace(Says::Ended);
-    let forgotten = async {
-        let mut asked = *world.plane.extensions.borrow();
-        while !world.held().await.is_empty() {
-            asked += 1;
-            world.asked(asked).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, forgotten).await.unwrap();
+    // After each heartbeat the host asks about what it lost, before the next one.
+    let mut heartbeats = world.plane.heartbeats.subscribe();
+    let heard = *heartbeats.borrow_and_update();
+    let asked = heartbeats.wait_for(|count| *count >= heard + 2);
+    tokio::time::timeout(PATIENCE, asked).await.expect("the node is heard").unwrap();
+    assert!(world.held().await.is_empty(), "nobody else says that it is over");
 }
 
 #[tokio::test(flavor = "multi_thread")]
