@@ -24,7 +24,7 @@ use crate::{
     registry_key::RegistryKey,
     sealed::{Sealed, SealedError, SealingKey},
     token_service::TokenService,
-    web::{self, AddressError, Service},
+    web::{AddressError, Service},
 };
 
 /// Where credentials are given, by providers in the order in which they are named.
@@ -261,7 +261,7 @@ impl PresignedEntry {
         credential_type: CredentialType,
         lifetime: Duration,
     ) -> Result<Presigned, String> {
-        if !web::is_safe(&self.endpoint) {
+        if !fettle_egress::is_confidential(&self.endpoint) {
             return Err(AddressError::Insecure(self.endpoint).to_string());
         }
         let secret = place.open("secret_access_key", &self.secret_access_key)?;

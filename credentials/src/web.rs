@@ -5,6 +5,7 @@ use std::time::Duration;
 use fettle_egress::{
     Client, ClientOptions, Guard,
     http::{Method, RequestBuilder},
+    is_confidential,
 };
 use serde::de::DeserializeOwned;
 use url::Url;
@@ -37,20 +38,9 @@ pub(crate) enum AddressError {
     Client(#[from] fettle_egress::ClientError),
 }
 
-/// Whether nobody in between reads what is said there.
-pub(crate) fn is_safe(url: &Url) -> bool {
-    let is_loopback = match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost",
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    url.scheme() == "https" || url.scheme() == "http" && is_loopback
-}
-
 impl Service {
     pub(crate) fn at(url: Url, authorities: Vec<Vec<u8>>) -> Result<Self, AddressError> {
-        if !is_safe(&url) {
+        if !is_confidential(&url) {
             return Err(AddressError::Insecure(url));
         }
         if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() || url.password().is_some() {

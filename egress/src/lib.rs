@@ -24,6 +24,7 @@
 
 mod canonical;
 mod client;
+mod confidential;
 mod guard;
 #[cfg(not(feature = "mutations"))]
 mod mutation;
@@ -41,5 +42,6 @@ pub mod http {
 
 pub use canonical::canonical;
 pub use client::{Client, ClientError, ClientOptions, refusal};
+pub use confidential::is_confidential;
 pub use guard::{Found, Guard, Lookup, Refused, SystemLookup};
 pub use range::{Consent, Range, special};

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use fettle_egress::{Client, ClientOptions, Guard, http};
+use fettle_egress::{Client, ClientOptions, Guard, http, is_confidential};
 use jsonwebtoken::jwk::JwkSet;
 use serde::{Deserialize, de::DeserializeOwned};
 use url::Url;
 
-use crate::issuer::{Issuer, IssuerError, is_safe};
+use crate::issuer::{Issuer, IssuerError};
 
 /// Most bytes of a document of an issuer. Those of large providers have some thousands.
 const LARGEST: usize = 1 << 20;
@@ -95,7 +95,7 @@ impl Discovery {
     }
 
     async fn get<T: DeserializeOwned>(&self, address: &Url) -> Result<T, Unavailable> {
-        if !is_safe(address) {
+        if !is_confidential(address) {
             return Err(Unavailable::new(format!("{address} is not reached by https")));
         }
         let asked = tokio::time::timeout(PATIENCE, self.fetch(address)).await;

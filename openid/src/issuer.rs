@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use fettle_egress::is_confidential;
 use url::Url;
 
 /// Whose word counts, and for whom it was given.
@@ -43,17 +44,6 @@ pub enum IssuerError {
     },
 }
 
-/// Whether an address is reached so that nobody in between can answer.
-pub(crate) fn is_safe(url: &Url) -> bool {
-    let is_loopback = match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost",
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    url.scheme() == "https" || url.scheme() == "http" && is_loopback
-}
-
 impl Issuer {
     /// Whether it can be believed at all.
     ///
@@ -64,7 +54,7 @@ impl Issuer {
         if url.query().is_some() || url.fragment().is_some() || url.cannot_be_a_base() {
             return Err(IssuerError::Malformed(self.issuer.clone()));
         }
-        if !is_safe(&url) {
+        if !is_confidential(&url) {
             return Err(IssuerError::Insecure(self.issuer.clone()));
         }
         if self.audiences.iter().all(String::is_empty) {

@@ -12,7 +12,7 @@ mod pull;
 mod push;
 mod referrers;
 
-use std::{collections::BTreeSet, fmt, net::Ipv6Addr, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use fettle_egress::{Client, ClientError, ClientOptions, Guard};
 use fettle_model::{digest::Digest, reference::Repository};
@@ -194,13 +194,7 @@ fn location(response: &Response) -> String {
 
 /// Whether `host[:port]` can only be this machine.
 fn is_loopback(registry: &str) -> bool {
-    let host = match registry.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => registry.split(':').next().unwrap_or_default(),
-    };
-    host == "localhost"
-        || host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
-        || host.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback())
+    format!("http://{registry}").parse().is_ok_and(|url| fettle_egress::is_confidential(&url))
 }
 
 #[cfg(test)]

@@ -191,7 +191,7 @@ fn map() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "fettle-telemetry",
             ],
         ),
-        ("fettle-cli", &["fettle-model", "fettle-supply", "fettle-host", "fettle-plane"]),
+        ("fettle-cli", &["fettle-egress", "fettle-model", "fettle-supply", "fettle-host", "fettle-plane"]),
         (
             "fettle-tests",
             &[
