@@ -1,15 +1,14 @@
 //! What the plane answers. Fields that this program does not know are kept, so that `--json` shows them.
 
 mod definition;
+mod node;
+mod planned;
 mod request;
 
-use std::collections::BTreeMap;
-
 use fettle_model::{
-    access::{Fix, StepAccess},
+    access::Fix,
     failure::Failure,
     operation::{OperationStatus, StepStatus},
-    plan::Plan,
     settlement::Settlement,
 };
 use serde::{Deserialize, Serialize};
@@ -17,6 +16,8 @@ use serde_json::{Map, Value};
 
 pub use self::{
     definition::{Amendment, Definition, NewDefinition, Sources},
+    node::Node,
+    planned::{PlanAccess, PlannedAccess, PlannedNode, PlannedOperation},
     request::{ForceProbe, NewOperation, Recover, Retry, TargetSelector},
 };
 
@@ -135,17 +136,6 @@ pub struct NodeTask {
     pub rest: Rest,
 }
 
-/// A certificate of a node.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct NodeCertificate {
-    /// In hexadecimal.
-    pub serial: String,
-    /// The fingerprint of the authority that signed it.
-    pub authority: String,
-    /// RFC 3339.
-    pub expires_at: String,
-}
-
 /// Something that whoever asked should know, although it is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
@@ -232,99 +222,6 @@ pub struct Step {
     /// What became of an attempt whose end nobody saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settlement: Option<Settlement>,
-    /// Everything else.
-    #[serde(flatten)]
-    pub rest: Rest,
-}
-
-/// What an operation would be.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PlannedOperation {
-    /// The nodes it would be for.
-    #[serde(default)]
-    pub nodes: Vec<PlannedNode>,
-    /// Digest of the plan.
-    pub plan_digest: String,
-    /// The plan.
-    pub plan: Plan,
-    /// What each step may reach, and why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub access: Option<PlanAccess>,
-    /// Why that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub access_problem: Option<String>,
-    /// What whoever would submit it should know.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Warning>,
-}
-
-/// A node that an operation would be for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PlannedNode {
-    /// Its id.
-    pub node_id: String,
-    /// Its name.
-    pub name: String,
-}
-
-/// Request, grant and ceiling of every step, and whose word each is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PlanAccess {
-    /// Who signed the definition: the grants.
-    pub definition_signed_by: String,
-    /// Who signed the policy bundle: the ceiling.
-    pub policy_signed_by: String,
-    /// Its revision.
-    pub policy_revision: u64,
-    /// The steps, in the order of the plan.
-    pub steps: Vec<PlannedAccess>,
-}
-
-/// What one step may reach.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PlannedAccess {
-    /// The step.
-    pub step_id: String,
-    /// Who signed its component: the request.
-    pub signed_by: String,
-    /// All of it.
-    #[serde(flatten)]
-    pub access: StepAccess,
-}
-
-/// A node.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Node {
-    /// Its id.
-    pub id: String,
-    /// Its name.
-    pub name: String,
-    /// `online`, `offline` or `revoked`.
-    pub status: String,
-    /// The project it belongs to; absent when it is common to all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project_id: Option<String>,
-    /// What it has.
-    #[serde(default)]
-    pub capabilities: BTreeMap<String, String>,
-    /// What its operator calls it by.
-    #[serde(default)]
-    pub labels: BTreeMap<String, String>,
-    /// Tasks it executes at once.
-    #[serde(default)]
-    pub slots: u32,
-    /// Tasks it holds now.
-    #[serde(default)]
-    pub running_tasks: u32,
-    /// Version of its host program.
-    #[serde(default)]
-    pub host_version: String,
-    /// RFC 3339; absent right after it joined.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_heartbeat_at: Option<String>,
-    /// The certificate it was given last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate: Option<NodeCertificate>,
     /// Everything else.
     #[serde(flatten)]
     pub rest: Rest,
