@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use fettle_identity::{Device, Directory, Fingerprint, KeyPlace};
 use serde_json::json;
 
-use super::place::Place as DataPlace;
+use super::place::Place;
 use crate::{clock::SystemClock, config::default_authorities, identity::authorities};
 
 /// What signs the certificates of nodes and planes. Planes that run see each change within seconds, and tell the nodes
@@ -16,9 +16,9 @@ pub(super) enum AuthorityCommand {
     /// Shows which authorities count, and which one signs.
     Show(Show),
     /// Makes the first authority, before a plane or a join token does: with a key on a device, for instance.
-    Create(Place),
+    Create(KeyOptions),
     /// Makes a new authority. Both count from now on, and the old one goes on signing: nodes learn of the new one first.
-    BeginRotation(Place),
+    BeginRotation(KeyOptions),
     /// Lets the new authority sign. Nodes renew their certificates at once.
     Activate,
     /// Takes the old authority away. What it signed counts no longer, so a node that was off since then is locked out.
@@ -47,7 +47,7 @@ pub(super) struct Finish {
 Example:
   fettle-plane --data DIR authority create --pkcs11-module /usr/lib/softhsm/libsofthsm2.so \\
       --pkcs11-token fettle --pkcs11-pin-file /etc/fettle/pin")]
-pub(super) struct Place {
+pub(super) struct KeyOptions {
     /// The PKCS #11 library of a device (security module, key service, smart card) that makes the key and signs with it.
     #[arg(long, value_name = "FILE", requires = "pkcs11_token", requires = "pkcs11_pin_file")]
     pkcs11_module: Option<PathBuf>,
@@ -59,7 +59,7 @@ pub(super) struct Place {
     pkcs11_pin_file: Option<PathBuf>,
 }
 
-impl Place {
+impl KeyOptions {
     fn key(self) -> KeyPlace {
         match (self.pkcs11_module, self.pkcs11_token, self.pkcs11_pin_file) {
             (Some(module), Some(token), Some(pin_file)) => KeyPlace::Device(Device { module, token, pin_file }),
@@ -69,17 +69,17 @@ impl Place {
 }
 
 impl AuthorityCommand {
-    pub(super) fn run(self, place: &DataPlace) -> anyhow::Result<()> {
+    pub(super) fn run(self, place: &Place) -> anyhow::Result<()> {
         let directory = place.authority.clone().unwrap_or_else(|| default_authorities(&place.data));
         let directory = Directory::new(directory);
         match self {
             Self::Show(show) => show.run(&directory),
-            Self::Create(place) => {
-                let first = authorities::create(&directory, &place.key(), &SystemClock)?;
+            Self::Create(options) => {
+                let first = authorities::create(&directory, &options.key(), &SystemClock)?;
                 super::print(&format!("{first} signs"))
             }
-            Self::BeginRotation(place) => {
-                let new = authorities::begin_rotation(&directory, &place.key(), &SystemClock)?;
+            Self::BeginRotation(options) => {
+                let new = authorities::begin_rotation(&directory, &options.key(), &SystemClock)?;
                 super::print(&format!(
                     "{new} counts from now on and does not sign yet; when all nodes have been connected since, go on \
                      with `authority activate`"
