@@ -21,6 +21,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tonic::Code;
 
 use crate::support::{host::FakeHost, in_project, request, shelf::Shelf, within};
 
@@ -176,6 +177,32 @@ async fn a_cancel_at_one_plane_reaches_the_host_at_another_and_a_follower_at_the
     // The stream ends with the operation.
     let told = within(follower.text()).await.unwrap();
     assert!(told.contains("operation.canceled"), "{told}");
+}
+
+/// What the containment tests allow one plane, from the revocation to the end of the node's streams.
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_revoked_at_one_plane_is_heard_at_none() {
+    let Some(planes) = Planes::start().await else { return };
+    let mut host = FakeHost::join(planes.plane(0), &planes.join, "node-a", 1).await.unwrap();
+    let mut pull = host.pull(&[], 1).await;
+    planes.submitted("node-a").await;
+    let lease = pull.lease().await;
+    host.ack(&lease).await.unwrap();
+    let mut elsewhere = host.reconnect(planes.plane(2));
+    elsewhere.heartbeat().await.unwrap();
+    let revoke = format!("http://{}/api/v1/nodes/node-a/revoke", planes.plane(1).http_address());
+    let answer = planes.http.post(revoke).bearer_auth(&planes.admin).send().await.unwrap();
+    assert!(answer.status().is_success(), "{}", answer.status());
+    let lost = tokio::time::timeout(SOON, pull.next()).await.expect("its stream at the first plane ends").unwrap_err();
+    assert!([Code::PermissionDenied, Code::Unavailable].contains(&lost.code()), "{lost}");
+    let unheard = async { while elsewhere.heartbeat().await.is_ok() {} };
+    tokio::time::timeout(SOON, unheard).await.expect("the third plane does not hear it any more");
+    for plane in 0..3 {
+        let mut again = host.reconnect(planes.plane(plane));
+        assert!(again.extend(&lease).await.is_err() && again.complete(&lease, false).await.is_err(), "plane {plane}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
