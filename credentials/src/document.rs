@@ -22,7 +22,7 @@ use crate::{
     presigned::Presigned,
     provider::{LONGEST, Minted, Provider, ProviderError, USUAL, Wanted},
     registry_key::RegistryKey,
-    sealed::{Sealed, SealedError, SealingKey},
+    sealed::{Purpose, Sealed, SealedError, SealingKey},
     token_service::TokenService,
     web::{AddressError, Service},
 };
@@ -278,6 +278,6 @@ impl Place<'_> {
     }
 
     fn open(&self, field: &str, sealed: &Sealed) -> Result<Zeroizing<String>, String> {
-        self.key.open(sealed).map_err(|error| format!("`{field}`: {error}"))
+        self.key.open(Purpose::Document, sealed).map_err(|error| format!("`{field}`: {error}"))
     }
 }

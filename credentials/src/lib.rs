@@ -26,5 +26,5 @@ mod web;
 pub use self::{
     document::{Desk, DeskError},
     provider::{Bearer, Minted, ProviderError, Wanted},
-    sealed::{Sealed, SealedError, SealingKey},
+    sealed::{Purpose, Sealed, SealedError, SealingKey},
 };

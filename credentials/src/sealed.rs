@@ -1,4 +1,5 @@
-//! Secrets as they lie in documents: encrypted with a key that lies elsewhere (AES-256-GCM, a random nonce each).
+//! Secrets as they lie in documents and databases: encrypted with a key that lies elsewhere (AES-256-GCM, a random nonce
+//! each), for one purpose.
 
 use std::{fmt, fs, io, os::unix::fs::PermissionsExt as _, path::Path, path::PathBuf};
 
@@ -17,6 +18,27 @@ const KEY: usize = 32;
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub struct Sealed(String);
+
+/// What a sealed secret belongs to. Sealed for one purpose, it does not open for another: whoever can write where it lies
+/// cannot put it to another use.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose<'a> {
+    /// A document that an administrator wrote.
+    Document,
+    /// The webhook of this id.
+    Webhook(&'a str),
+}
+
+impl Purpose<'_> {
+    /// What is authenticated beside the secret.
+    fn bound(self) -> Aad<Vec<u8>> {
+        let rest = match self {
+            Self::Document => String::new(),
+            Self::Webhook(id) => format!("webhook/{id}"),
+        };
+        Aad::from([PREFIX.as_bytes(), rest.as_bytes()].concat())
+    }
+}
 
 /// What secrets are sealed with.
 pub struct SealingKey(RandomizedNonceKey);
@@ -40,10 +62,10 @@ pub enum SealedError {
     #[error("{} holds no key; make one with `fettle-plane secret generate-key`", .0.display())]
     NoKey(PathBuf),
     /// It is no sealed secret.
-    #[error("it is not sealed; a secret in this document is what `fettle-plane secret seal` printed")]
+    #[error("it is not sealed; a secret in a document is what `fettle-plane secret seal` printed")]
     NotSealed,
-    /// Another key sealed it, or it was changed.
-    #[error("it cannot be opened: it was sealed with another key, or was changed")]
+    /// Another key sealed it, or for another purpose, or it was changed.
+    #[error("it cannot be opened: it was sealed with another key or for something else, or was changed")]
     NotOpened,
     /// The library refused.
     #[error("the secret cannot be sealed")]
@@ -91,9 +113,9 @@ impl SealingKey {
     ///
     /// # Errors
     /// When the system has no randomness.
-    pub fn seal(&self, secret: &str) -> Result<Sealed, SealedError> {
+    pub fn seal(&self, purpose: Purpose<'_>, secret: &str) -> Result<Sealed, SealedError> {
         let mut bytes = Zeroizing::new(secret.as_bytes().to_vec());
-        let sealed = self.0.seal_in_place_append_tag(Aad::from(PREFIX), &mut *bytes);
+        let sealed = self.0.seal_in_place_append_tag(purpose.bound(), &mut *bytes);
         let nonce = sealed.map_err(|_| SealedError::NotMade)?;
         let text = URL_SAFE_NO_PAD.encode([nonce.as_ref().as_slice(), bytes.as_slice()].concat());
         Ok(Sealed(format!("{PREFIX}{text}")))
@@ -102,8 +124,8 @@ impl SealingKey {
     /// Reads a secret.
     ///
     /// # Errors
-    /// When it is none, or was sealed with another key.
-    pub fn open(&self, sealed: &Sealed) -> Result<Zeroizing<String>, SealedError> {
+    /// When it is none, or was sealed with another key or for another purpose.
+    pub fn open(&self, purpose: Purpose<'_>, sealed: &Sealed) -> Result<Zeroizing<String>, SealedError> {
         let text = sealed.0.strip_prefix(PREFIX).ok_or(SealedError::NotSealed)?;
         let mut bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text).map_err(|_| SealedError::NotSealed)?);
         if bytes.len() < NONCE_LEN {
@@ -111,9 +133,17 @@ impl SealingKey {
         }
         let (nonce, secret) = bytes.split_at_mut(NONCE_LEN);
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealedError::NotOpened)?;
-        let secret = self.0.open_in_place(nonce, Aad::from(PREFIX), secret).map_err(|_| SealedError::NotOpened)?;
+        let secret = self.0.open_in_place(nonce, purpose.bound(), secret).map_err(|_| SealedError::NotOpened)?;
         let text = std::str::from_utf8(secret).map_err(|_| SealedError::NotOpened)?;
         Ok(Zeroizing::new(text.to_owned()))
+    }
+}
+
+impl Sealed {
+    /// A text that says of itself that it is sealed; whether it opens is another question.
+    #[must_use]
+    pub fn recognize(text: &str) -> Option<Self> {
+        text.starts_with(PREFIX).then(|| Self(text.to_owned()))
     }
 }
 
@@ -138,19 +168,38 @@ mod tests {
     fn only_the_key_opens_what_it_sealed() {
         let directory = tempfile::tempdir().unwrap();
         let (one, other) = (key(directory.path(), "one"), key(directory.path(), "other"));
-        let sealed = one.seal("hunter2").unwrap();
-        assert!(
-            !sealed.to_string().contains("hunter2") && sealed.to_string() != one.seal("hunter2").unwrap().to_string()
-        );
-        assert_eq!(*one.open(&sealed).unwrap(), "hunter2");
-        assert!(matches!(other.open(&sealed), Err(SealedError::NotOpened)));
+        let [sealed, again] = [0; 2].map(|_| one.seal(Purpose::Document, "hunter2").unwrap());
+        assert!(!sealed.to_string().contains("hunter2") && sealed.to_string() != again.to_string());
+        assert_eq!(*one.open(Purpose::Document, &sealed).unwrap(), "hunter2");
+        assert!(matches!(other.open(Purpose::Document, &sealed), Err(SealedError::NotOpened)));
         let mut changed = sealed.to_string().into_bytes();
         changed[PREFIX.len() + 20] ^= 1;
         let changed = Sealed(String::from_utf8(changed).unwrap());
-        assert!(one.open(&changed).is_err());
+        assert!(one.open(Purpose::Document, &changed).is_err());
         for wrong in ["hunter2", "fettle-sealed-1.", "fettle-sealed-1.%%%"] {
-            assert!(matches!(one.open(&Sealed(wrong.to_owned())), Err(SealedError::NotSealed)), "{wrong}");
+            let opened = one.open(Purpose::Document, &Sealed(wrong.to_owned()));
+            assert!(matches!(opened, Err(SealedError::NotSealed)), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_is_sealed_for_one_purpose_opens_for_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = key(directory.path(), "key");
+        let purposes = [Purpose::Document, Purpose::Webhook("a"), Purpose::Webhook("b")];
+        for (place, purpose) in purposes.into_iter().enumerate() {
+            let sealed = key.seal(purpose, "hunter2").unwrap();
+            let opens = purposes.map(|other| key.open(other, &sealed).is_ok());
+            assert_eq!(opens, [0, 1, 2].map(|other| other == place), "{purpose:?}");
+        }
+    }
+
+    #[test]
+    fn a_sealed_text_is_told_from_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let sealed = key(directory.path(), "key").seal(Purpose::Document, "hunter2").unwrap().to_string();
+        assert_eq!(Sealed::recognize(&sealed).unwrap().to_string(), sealed);
+        assert!(Sealed::recognize("whsec_aGk=").is_none());
     }
 
     #[test]

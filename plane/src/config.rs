@@ -56,7 +56,7 @@ pub struct PlaneConfig {
     pub openid: Option<PathBuf>,
     /// Where the credentials of steps come from; nowhere when absent.
     pub credentials: Option<PathBuf>,
-    /// What the secrets in `credentials` are sealed with.
+    /// What the secrets in `credentials` and those of webhooks are sealed with.
     pub secret_key: Option<PathBuf>,
     /// How often each token may ask; none is as often as it likes.
     pub rate_limit: Option<RateLimit>,

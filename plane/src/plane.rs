@@ -3,7 +3,7 @@
 use std::{fs::File, future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use axum::serve::ListenerExt as _;
-use fettle_credentials::{Desk, DeskError};
+use fettle_credentials::{Desk, DeskError, SealedError};
 use fettle_store::StoreError;
 use fettle_supply::{ContentStore, RegistryClient, RegistryOptions, Supplier, TrustError, TrustFiles, TrustSource};
 use fettle_telemetry::listen::{self, Endpoint, ListenError, Refresh};
@@ -90,6 +90,9 @@ pub enum StartError {
     /// It is not known where credentials come from.
     #[error("credentials cannot be given")]
     Credentials(#[source] DeskError),
+    /// Secrets of the database cannot be sealed.
+    #[error("secrets cannot be sealed")]
+    SecretKey(#[source] SealedError),
     /// Things would not be kept as long as they must be.
     #[error(transparent)]
     Retention(RetentionError),
@@ -145,6 +148,7 @@ impl Plane {
         };
         let openid = config.openid.as_deref().map(OpenId::load).transpose().map_err(StartError::OpenId)?;
         let credentials = credentials(&config).map_err(StartError::Credentials)?;
+        let vault = webhook::Vault::load(config.secret_key.as_deref()).map_err(StartError::SecretKey)?;
         config.retention.check().map_err(StartError::Retention)?;
         let courier = webhook::client(&config.webhooks).map_err(StartError::Webhooks)?;
         let lock = lock(&config)?;
@@ -167,6 +171,7 @@ impl Plane {
             task_key: TaskKey::default(),
             openid,
             credentials,
+            vault,
             refusals: Refusals::default(),
             projects: Projects::default(),
             holdings: Holdings::default(),
@@ -180,6 +185,7 @@ impl Plane {
             config,
         });
         spare_leases(&state).await.map_err(StartError::Store)?;
+        webhook::seal_what_is_clear(&state).await.map_err(StartError::Store)?;
         let metrics = serve_metrics(&state).await.map_err(StartError::Metrics)?;
         let [leases, operations] = start_timers(&state);
         let couriers = tokio::spawn(webhook::deliver(state.clone(), courier));

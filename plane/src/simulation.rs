@@ -32,6 +32,7 @@ use crate::{
     policy::rego::Rego,
     registration::Definitions,
     state::{Inner, State},
+    webhook::Vault,
 };
 
 /// Time and chance of a simulated machine.
@@ -100,6 +101,7 @@ impl SimulatedPlane {
             task_key: TaskKey::default(),
             openid: None,
             credentials: CredentialDesk::default(),
+            vault: Vault::default(),
             // How many there are in a minute is a matter of how fast the simulation goes.
             refusals: Refusals::all(),
             projects: Projects::default(),

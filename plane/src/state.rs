@@ -21,6 +21,7 @@ use crate::{
     observation::PlaneMetrics,
     policy::rego::Rego,
     registration::Definitions,
+    webhook::Vault,
 };
 
 /// Heartbeats that may be missing before a node counts as offline.
@@ -46,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) openid: Option<OpenId>,
     /// What gives credentials to the steps of tasks.
     pub(crate) credentials: CredentialDesk,
+    /// What seals the secrets of webhooks.
+    pub(crate) vault: Vault,
     /// What nodes were refused lately.
     pub(crate) refusals: Refusals,
     pub(crate) projects: Projects,

@@ -5,7 +5,7 @@ use std::{
 };
 
 use axum::{Router, body::Bytes, extract::Request, http::StatusCode};
-use fettle_credentials::{Bearer, Desk, DeskError, Minted, ProviderError, Sealed, SealingKey, Wanted};
+use fettle_credentials::{Bearer, Desk, DeskError, Minted, ProviderError, Purpose, Sealed, SealingKey, Wanted};
 use fettle_model::credential::{CredentialType, Intent};
 use tempfile::TempDir;
 
@@ -30,7 +30,7 @@ impl Place {
     }
 
     pub(crate) fn seal(&self, secret: &str) -> Sealed {
-        self.key.seal(secret).unwrap()
+        self.key.seal(Purpose::Document, secret).unwrap()
     }
 
     /// A desk of one provider.

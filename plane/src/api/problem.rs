@@ -5,6 +5,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use fettle_credentials::SealedError;
 use fettle_model::violation::{Violation, Violations};
 use fettle_store::{StoreError, policy};
 use serde::Serialize;
@@ -212,6 +213,12 @@ impl From<StoreError> for Problem {
 
 impl From<NoRandomness> for Problem {
     fn from(error: NoRandomness) -> Self {
+        Self::internal(&error)
+    }
+}
+
+impl From<SealedError> for Problem {
+    fn from(error: SealedError) -> Self {
         Self::internal(&error)
     }
 }

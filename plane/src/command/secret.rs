@@ -7,13 +7,14 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
-use fettle_credentials::SealingKey;
+use fettle_credentials::{Purpose, SealingKey};
 use zeroize::Zeroizing;
 
 /// Secrets in documents that the plane reads: sealed, so that whoever reads the document learns none.
 #[derive(Debug, Subcommand)]
 pub(super) enum SecretCommand {
-    /// Makes a key in a new file. Planes over one database need the same; keep it where backups of the documents are not.
+    /// Makes a key in a new file. Planes over one database need the same; keep it where backups of documents and database
+    /// are not.
     GenerateKey(GenerateKey),
     /// Reads a secret from its input, and prints it sealed, as `--credentials` takes it. The newline at its end does not
     /// count.
@@ -65,6 +66,6 @@ impl Seal {
         ensure!(secret.len() as u64 <= LONGEST, "a secret has {LONGEST} bytes at most");
         let secret = secret.strip_suffix('\n').unwrap_or(&secret);
         ensure!(!secret.is_empty(), "there is no secret; send it to the standard input");
-        super::print(&key.seal(secret)?.to_string())
+        super::print(&key.seal(Purpose::Document, secret)?.to_string())
     }
 }

@@ -91,7 +91,7 @@ pub(super) struct Serve {
     /// A document that says where the credentials of steps come from.
     #[arg(long, env = "FETTLE_PLANE_CREDENTIALS", value_name = "FILE")]
     credentials: Option<PathBuf>,
-    /// The key that the secrets in `--credentials` are sealed with.
+    /// The key that the secrets in `--credentials` are sealed with, and those of webhooks in the database.
     #[arg(long, env = "FETTLE_PLANE_SECRET_KEY", value_name = "FILE")]
     secret_key: Option<PathBuf>,
     /// REST requests that each token may make in a second, in the long run; 0 is as many as it likes.

@@ -9,8 +9,9 @@ use fettle_egress::{
 };
 use fettle_store::{event::Event, webhook::Webhook};
 use jiff::Timestamp;
+use zeroize::Zeroizing;
 
-use super::{message, signature};
+use super::{message, signature, vault::VaultError};
 use crate::state::State;
 
 /// Bytes of an answer that are read, so that its connection can be used again. Nothing is done with them.
@@ -59,6 +60,10 @@ pub(super) async fn send(state: &State, client: &Client, webhook: &Webhook, even
     let body = message::body(event);
     let id = message::id(event);
     let now = state.clock.now();
+    let secrets = match signing(state, webhook, now) {
+        Ok(secrets) => secrets,
+        Err(error) => return Answer::Failed(unsigned(&error)),
+    };
     let Ok(url) = webhook.url.parse() else { return Answer::Failed("the address is no URL".to_owned()) };
     let request = match client.request(Method::POST, url) {
         Ok(request) => request,
@@ -68,7 +73,7 @@ pub(super) async fn send(state: &State, client: &Client, webhook: &Webhook, even
     let request = request
         .timeout(state.config.webhooks.timeout)
         .header("content-type", "application/json")
-        .header("webhook-signature", signature::header(webhook, &id, &seconds, &body, now))
+        .header("webhook-signature", signature::header(&secrets, &id, &seconds, &body))
         .header("webhook-timestamp", seconds)
         .header("webhook-id", id)
         .body(body);
@@ -80,6 +85,22 @@ pub(super) async fn send(state: &State, client: &Client, webhook: &Webhook, even
         }
         Err(error) => Answer::Failed(cause(&error, state.config.webhooks.timeout)),
     }
+}
+
+/// What signs now: the secret, and while it is being rotated the one before it. It may be rotated because the key of the one
+/// before is lost.
+fn signing(state: &State, webhook: &Webhook, now: Timestamp) -> Result<Vec<Zeroizing<String>>, VaultError> {
+    let open = |secret| state.vault.open(webhook.id, secret);
+    let previous = webhook.previous.as_ref().filter(|(_, until)| *until > now);
+    let previous = previous.and_then(|(secret, _)| open(secret).ok());
+    Ok(std::iter::once(open(&webhook.secret)?).chain(previous).collect())
+}
+
+fn unsigned(error: &VaultError) -> String {
+    format!(
+        "nothing was sent, because it cannot be signed: {error}; rotate the secret, or have an administrator of the \
+         platform start the plane with the key of before (`--secret-key`)"
+    )
 }
 
 fn read(status: u16, headers: &HeaderMap, now: Timestamp) -> Answer {

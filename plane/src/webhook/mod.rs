@@ -7,6 +7,7 @@ mod courier;
 mod message;
 mod schedule;
 mod signature;
+mod vault;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -22,7 +23,11 @@ use jiff::Timestamp;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::{address::check_address, signature::new_secret};
+pub(crate) use self::{
+    address::check_address,
+    signature::new_secret,
+    vault::{Vault, seal_what_is_clear},
+};
 use self::{
     board::{Board, Nudge},
     courier::Courier,

@@ -38,7 +38,8 @@ pub enum WebhookState {
     Gone,
 }
 
-/// What a receiver and this plane know and nobody else. It never reaches a log: its debug form is empty.
+/// What a receiver and this plane know and nobody else, as it is kept: a text that begins with `whsec_`, or one that only
+/// the plane can open. It never reaches a log: its debug form is empty.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningSecret(String);
 
@@ -103,6 +104,14 @@ pub enum WebhookChange {
         secret: SigningSecret,
         /// How long the old one signs too.
         previous_until: Timestamp,
+    },
+    /// The same secret is kept in another form, whether it is the present or the previous one. One that has changed
+    /// meanwhile stays as it is.
+    Keep {
+        /// As it is kept now.
+        secret: SigningSecret,
+        /// As it is kept from now on.
+        form: SigningSecret,
     },
 }
 
@@ -183,7 +192,7 @@ pub struct Settlement {
 }
 
 impl SigningSecret {
-    /// Wraps a text that begins with `whsec_`.
+    /// Wraps a text.
     #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)
@@ -291,6 +300,12 @@ pub trait WebhookStore: Send + Sync {
     /// # Errors
     /// When the store does not answer.
     async fn webhooks(&self, scope: &WebhookScope) -> Result<Vec<Webhook>, StoreError>;
+
+    /// All of all scopes, the oldest first: for the plane itself, never for a tenant.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    async fn every_webhook(&self) -> Result<Vec<Webhook>, StoreError>;
 
     /// Changes one.
     ///

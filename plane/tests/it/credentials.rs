@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use axum::body::Bytes;
-use fettle_credentials::SealingKey;
+use fettle_credentials::{Purpose, SealingKey};
 use fettle_identity::tls;
 use fettle_supply::ArtifactKind;
 use fettle_wire::{
@@ -44,7 +44,7 @@ fn definition(operation_type: &str, grants: &Value) -> Value {
 fn documents(directory: &std::path::Path) -> (PathBuf, PathBuf) {
     let (document, key) = (directory.join("credentials.yaml"), directory.join("secret.key"));
     SealingKey::generate(&key).unwrap();
-    let sealed = SealingKey::load(&key).unwrap().seal(SECRET).unwrap();
+    let sealed = SealingKey::load(&key).unwrap().seal(Purpose::Document, SECRET).unwrap();
     let text =
         format!("providers:\n  - {{ type: hf_token, scope: 'meta/*', from: {{ fixed: {{ token: {sealed} }} }} }}\n");
     std::fs::write(&document, text).unwrap();

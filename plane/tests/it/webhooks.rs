@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use fettle_credentials::SealingKey;
 use fettle_plane::{
     PlaneConfig,
     administration::{Access, ProjectRole},
@@ -229,6 +230,64 @@ async fn while_a_secret_is_exchanged_both_are_good() {
     assert!(one.is_signed_with(&third) && !one.is_signed_with(&second) && !one.is_signed_with(&first));
     let (status, _) = rotate(Some(json!({ "overlap_seconds": 99_999_999 }))).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+/// A key in a file of its own.
+fn key(directory: &tempfile::TempDir) -> std::path::PathBuf {
+    let path = directory.path().join("key");
+    SealingKey::generate(&path).unwrap();
+    path
+}
+
+#[tokio::test]
+async fn a_plane_with_a_key_writes_no_secret_and_one_without_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let with = key(&directory);
+    for (key, is_written) in [(Some(with), false), (None, true)] {
+        let plane = quick_plane(|config| config.secret_key = key).await;
+        let receiver = Receiver::start(&[]).await;
+        let (_, secret) = plane.webhook(&receiver.url).await;
+        plane.submitted("node-a").await;
+        assert!(receiver.arrived(1).await[0].is_signed_with(&secret));
+        let written = plane.written();
+        let holds = |text: &str| written.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(holds(&receiver.url), "the files that were searched are those of the database");
+        assert_eq!(holds(secret.trim_start_matches("whsec_")), is_written);
+    }
+}
+
+#[tokio::test]
+async fn what_was_kept_in_clear_is_sealed_once_there_is_a_key_and_is_not_lost_without_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = key(&directory);
+    let patient = |config: &mut PlaneConfig| {
+        quick(config);
+        config.webhooks.attempts = u32::MAX;
+    };
+    let with = |config: &mut PlaneConfig| {
+        patient(config);
+        config.secret_key = Some(key.clone());
+    };
+    let plane = quick_plane(patient).await;
+    let receiver = Receiver::start(&[]).await;
+    let (path, first) = plane.webhook(&receiver.url).await;
+    let rotated = plane.call(&plane.admin, Method::POST, &format!("{path}/rotate-secret"), None).await.1;
+    let second = rotated["secret"].as_str().unwrap().to_owned();
+    let plane = plane.restart_with(Duration::ZERO, with).await;
+    let plane = plane.restart_with(Duration::ZERO, patient).await;
+    plane.submitted("node-a").await;
+    let shown = plane.until(&path, |shown| shown["attempts"].as_u64() > Some(1)).await;
+    let said = shown["last_answer"].as_str().unwrap();
+    assert!(said.contains("without a key") && said.contains("--secret-key"), "{said}");
+    assert_eq!(receiver.count(), 0, "nothing is sent that is not signed");
+    let plane = plane.restart_with(Duration::ZERO, with).await;
+    let arrived = receiver.arrived(1).await.remove(0);
+    assert!(arrived.is_signed_with(&first) && arrived.is_signed_with(&second));
+    let plane = plane.restart_with(Duration::ZERO, patient).await;
+    let rotated = plane.call(&plane.admin, Method::POST, &format!("{path}/rotate-secret"), None).await.1;
+    plane.submitted("node-a").await;
+    let arrived = receiver.arrived(2).await.remove(1);
+    assert!(arrived.is_signed_with(rotated["secret"].as_str().unwrap()), "a lost key is overcome by a new secret");
 }
 
 /// Counts connections.

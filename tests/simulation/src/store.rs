@@ -137,6 +137,7 @@ verbs! { WebhookStore {
     fn create_webhook(new: NewWebhook, context: Context) -> Webhook;
     fn webhook(scope: &WebhookScope, id: WebhookId) -> Option<Webhook>;
     fn webhooks(scope: &WebhookScope) -> Vec<Webhook>;
+    fn every_webhook() -> Vec<Webhook>;
     fn change_webhook(scope: WebhookScope, id: WebhookId, change: WebhookChange, context: Context) -> Webhook;
     fn delete_webhook(scope: WebhookScope, id: WebhookId, context: Context) -> ();
     fn dead_letters(id: WebhookId, page: Page<i64>) -> Vec<DeadLetter>;

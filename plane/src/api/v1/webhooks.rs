@@ -243,9 +243,9 @@ pub(super) async fn create(
     if !found.is_empty() {
         return Err(Problem::invalid(found));
     }
-    let secret = new_secret(&*state.clock)?;
+    let (id, secret) = (WebhookId::new(state.ulid()?), new_secret(&*state.clock)?);
     let new = NewWebhook {
-        id: WebhookId::new(state.ulid()?),
+        id,
         scope,
         url: request.url,
         events,
@@ -253,9 +253,9 @@ pub(super) async fn create(
             None | Some(RequestedState::Active) => WebhookState::Active,
             Some(RequestedState::Paused) => WebhookState::Paused,
         },
-        secret,
+        secret: state.vault.kept(id, &secret)?,
     };
-    Ok(with_secret(state.store.create_webhook(new, caller.context()).await?))
+    Ok(with_secret(state.store.create_webhook(new, caller.context()).await?, &secret))
 }
 
 fn kinds(names: &[String], found: &mut Vec<Violation>) -> Vec<EventKind> {
@@ -275,9 +275,8 @@ fn kinds(names: &[String], found: &mut Vec<Violation>) -> Vec<EventKind> {
     kinds
 }
 
-fn with_secret(webhook: Webhook) -> WebhookWithSecret {
-    let secret = webhook.secret.reveal().to_owned();
-    WebhookWithSecret { webhook: webhook.into(), secret }
+fn with_secret(webhook: Webhook, secret: &str) -> WebhookWithSecret {
+    WebhookWithSecret { webhook: webhook.into(), secret: secret.to_owned() }
 }
 
 /// The webhook of a scope, or 404.
@@ -323,8 +322,9 @@ pub(super) async fn rotate(
         return Err(Problem::invalid(vec![Violation::new("/overlap_seconds", message)]));
     }
     let secret = new_secret(&*state.clock)?;
-    let change = WebhookChange::Rotate { secret, previous_until: state.after(overlap) };
-    changed(state, caller, scope, id, change).await.map(with_secret)
+    let kept = state.vault.kept(id.parse().map_err(|_| unknown(id))?, &secret)?;
+    let change = WebhookChange::Rotate { secret: kept, previous_until: state.after(overlap) };
+    changed(state, caller, scope, id, change).await.map(|webhook| with_secret(webhook, &secret))
 }
 
 async fn changed(

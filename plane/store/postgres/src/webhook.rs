@@ -113,6 +113,15 @@ async fn change(
             };
             unit.execute(sql, bind).await?;
         }
+        WebhookChange::Keep { secret, form } => {
+            let sql = "UPDATE webhooks SET secret = CASE secret WHEN $2 THEN $3 ELSE secret END,
+                           previous_secret = CASE previous_secret WHEN $2 THEN $3 ELSE previous_secret END
+                       WHERE webhook_id = $1";
+            let bind = |query: crate::unit::Telling| {
+                query.bind(id.to_string()).bind(secret.reveal().to_owned()).bind(form.reveal().to_owned())
+            };
+            unit.execute(sql, bind).await?;
+        }
     }
     changed(unit, context, scope, *id, action(change));
     find(unit, scope, *id).await
@@ -175,6 +184,12 @@ impl WebhookStore for PostgresStore {
         let bind =
             |query: Asking<WebhookRow>| query.bind(scope.org_id().to_string()).bind(scope.project_id().to_owned());
         let rows = self.reader.all("webhooks", sql, bind).await?;
+        rows.into_iter().map(WebhookRow::webhook).collect()
+    }
+
+    async fn every_webhook(&self) -> Result<Vec<Webhook>, StoreError> {
+        let sql = webhooks!("ORDER BY webhook_id");
+        let rows = self.reader.all("every_webhook", sql, |query: Asking<WebhookRow>| query).await?;
         rows.into_iter().map(WebhookRow::webhook).collect()
     }
 

@@ -132,5 +132,6 @@ pub const fn action(change: &WebhookChange) -> &'static str {
         WebhookChange::Pause => "webhook.pause",
         WebhookChange::Resume => "webhook.resume",
         WebhookChange::Rotate { .. } => "webhook.rotate_secret",
+        WebhookChange::Keep { .. } => "webhook.keep_secret",
     }
 }

@@ -100,18 +100,28 @@ async fn change(
 ) -> Result<Webhook, StoreError> {
     find(unit, scope, id).await?;
     let query = match change {
-        WebhookChange::Pause => sqlx::query("UPDATE webhooks SET state = 'paused' WHERE webhook_id = $1"),
+        WebhookChange::Pause => {
+            sqlx::query("UPDATE webhooks SET state = 'paused' WHERE webhook_id = $1").bind(id.to_string())
+        }
         WebhookChange::Resume => sqlx::query(
             "UPDATE webhooks SET state = 'active', attempts = 0, next_attempt_at = NULL WHERE webhook_id = $1",
-        ),
-        WebhookChange::Rotate { .. } => sqlx::query(
+        )
+        .bind(id.to_string()),
+        WebhookChange::Rotate { secret, previous_until } => sqlx::query(
             "UPDATE webhooks SET previous_secret = secret, secret = $2, previous_until = $3 WHERE webhook_id = $1",
-        ),
+        )
+        .bind(id.to_string())
+        .bind(secret.reveal())
+        .bind(previous_until.as_millisecond()),
+        WebhookChange::Keep { secret, form } => sqlx::query(
+            "UPDATE webhooks SET secret = CASE secret WHEN $2 THEN $3 ELSE secret END,
+                 previous_secret = CASE previous_secret WHEN $2 THEN $3 ELSE previous_secret END
+             WHERE webhook_id = $1",
+        )
+        .bind(id.to_string())
+        .bind(secret.reveal())
+        .bind(form.reveal()),
     };
-    let mut query = query.bind(id.to_string());
-    if let WebhookChange::Rotate { secret, previous_until } = change {
-        query = query.bind(secret.reveal()).bind(previous_until.as_millisecond());
-    }
     query.execute(&mut unit.connection).await.map_err(unavailable("change_webhook"))?;
     changed(unit, context, scope, id, action(change)).await?;
     find(unit, scope, id).await
@@ -208,6 +218,14 @@ impl WebhookStore for SqliteStore {
                 .fetch_all(&self.readers)
                 .await
                 .map_err(unavailable("webhooks"))?;
+        rows.into_iter().map(WebhookRow::webhook).collect()
+    }
+
+    async fn every_webhook(&self) -> Result<Vec<Webhook>, StoreError> {
+        let rows: Vec<WebhookRow> = sqlx::query_as(webhooks!("ORDER BY webhook_id"))
+            .fetch_all(&self.readers)
+            .await
+            .map_err(unavailable("every_webhook"))?;
         rows.into_iter().map(WebhookRow::webhook).collect()
     }
 

@@ -83,7 +83,7 @@ macro_rules! laws {
             retention: what_is_over_is_found_by_its_end, logs_and_events_go_in_batches,
                 an_operation_goes_whole_and_its_audit_rows_stay, a_chore_is_one_planes;
             webhooks: a_webhook_begins_with_what_happens_next, a_webhook_belongs_to_its_scope,
-                a_scope_has_only_so_many_webhooks, a_rotated_secret_stays_good_for_a_while,
+                a_scope_has_only_so_many_webhooks, a_rotated_secret_stays_good_for_a_while, a_secret_is_kept_in_another_form,
                 one_plane_at_a_time_has_a_webhook, the_next_attempt_is_remembered,
                 a_dead_letter_is_kept_and_told_again, a_receiver_that_is_gone_is_left_alone,
                 a_deleted_webhook_leaves_no_dead_letters;

@@ -121,6 +121,32 @@ pub async fn a_rotated_secret_stays_good_for_a_while(store: &dyn Store) {
     assert_eq!((rotated.secret, rotated.previous), (secret, Some((webhook.secret, at(99)))));
 }
 
+/// Whichever of the two a secret is by now, it is kept in another form; what is another one stays as it is.
+pub async fn a_secret_is_kept_in_another_form(store: &dyn Store) {
+    let webhook = made(store).await;
+    let secret = |text: &str| SigningSecret::new(text.to_owned());
+    let keep = |kept: &str, form: &str| WebhookChange::Keep { secret: secret(kept), form: secret(form) };
+    let change = |change: WebhookChange| store.change_webhook(here(), webhook.id, change, when(3));
+    change(WebhookChange::Rotate { secret: secret("whsec_second"), previous_until: at(99) }).await.unwrap();
+    for (kept, form, expected) in [
+        ("whsec_first", "a", ("whsec_second", "a")),
+        ("whsec_second", "b", ("b", "a")),
+        ("whsec_first", "c", ("b", "a")),
+        ("whsec_another", "c", ("b", "a")),
+    ] {
+        let changed = change(keep(kept, form)).await.unwrap();
+        let expected = (secret(expected.0), Some((secret(expected.1), at(99))));
+        assert!((changed.secret, changed.previous) == expected, "{kept}");
+    }
+    let elsewhere = WebhookScope::Tenant("default".parse().unwrap());
+    let other = store.create_webhook(new(98, elsewhere), when(4)).await.unwrap();
+    let mut expected = vec![webhook.id, other.id];
+    expected.sort();
+    let every = store.every_webhook().await.unwrap();
+    assert_eq!(every.iter().map(|one| one.id).collect::<Vec<_>>(), expected, "those of all scopes");
+    assert_eq!(every.iter().find(|one| one.id == other.id).unwrap().secret, other.secret, "nobody else's is changed");
+}
+
 /// One plane delivers; another one takes over when the claim ends, or is given back.
 pub async fn one_plane_at_a_time_has_a_webhook(store: &dyn Store) {
     let (webhook, events) = told(store).await;

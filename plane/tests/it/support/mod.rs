@@ -80,10 +80,13 @@ impl TestPlane {
         Administration::open_in(self.directory.path(), &self.database).await.unwrap()
     }
 
-    /// The directories with everything that was written.
-    pub(crate) fn places(&self) -> Vec<std::path::PathBuf> {
-        let written = self.cluster.iter().map(Cluster::write_ahead_log);
-        written.chain([self.directory.path().to_owned()]).collect()
+    /// All that was written, by the plane and by its database.
+    pub(crate) fn written(&self) -> Vec<u8> {
+        let logged = self.cluster.iter().map(Cluster::write_ahead_log);
+        let places = logged.chain([self.directory.path().to_owned()]);
+        let entries = places.flat_map(|place| std::fs::read_dir(place).unwrap().map(Result::unwrap));
+        let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+        files.flat_map(|file| std::fs::read(file.path()).unwrap()).collect()
     }
 
     /// Creates a token beside the running plane.
