@@ -18,6 +18,7 @@ mod node;
 mod observation;
 mod plane;
 mod policy;
+mod reads;
 mod recovery;
 #[cfg(test)]
 mod reference;

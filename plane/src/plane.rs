@@ -31,6 +31,7 @@ use crate::{
     },
     observation::{Observer, PlaneMetrics},
     policy::rego::{Rego, RegoError},
+    reads::Reads,
     registration::Definitions,
     state::{Inner, State},
     upkeep::{self, RetentionError},
@@ -91,7 +92,7 @@ pub enum StartError {
     #[error("credentials cannot be given")]
     Credentials(#[source] DeskError),
     /// Secrets of the database cannot be sealed.
-    #[error("secrets cannot be sealed")]
+    #[error("secrets cannot be sealed; `fettle-plane secret generate-key` makes a key for `--secret-key`")]
     SecretKey(#[source] SealedError),
     /// Things would not be kept as long as they must be.
     #[error(transparent)]
@@ -161,6 +162,7 @@ impl Plane {
         let (listener, address) = bind(config.listen).await?;
         let (node_listener, node_address) = bind(config.node_listen).await?;
         let state = State::new(Inner {
+            reads: Reads::of(Arc::clone(&store)),
             store,
             artifacts,
             clock: Arc::new(SystemClock),

@@ -30,6 +30,7 @@ use crate::{
     observation::{Observer, PlaneMetrics},
     plane::{spare_leases, start_timers},
     policy::rego::Rego,
+    reads::Reads,
     registration::Definitions,
     state::{Inner, State},
     webhook::Vault,
@@ -90,8 +91,10 @@ impl SimulatedPlane {
         let observer = Observer { wakeups: Arc::clone(&wakeups), metrics: Arc::clone(&metrics) };
         let clock: Arc<dyn Clock> = Arc::new(WorldClock(world));
         let authorities = Authorities::open(config.authorities(), &*clock)?;
+        let store = open(Arc::new(observer));
         let state = State::new(Inner {
-            store: open(Arc::new(observer)),
+            reads: Reads::of(Arc::clone(&store)),
+            store,
             artifacts,
             clock,
             wakeups,

@@ -20,6 +20,7 @@ use crate::{
     node::{CredentialDesk, Nodes, Refusals},
     observation::PlaneMetrics,
     policy::rego::Rego,
+    reads::Reads,
     registration::Definitions,
     webhook::Vault,
 };
@@ -34,6 +35,8 @@ pub(crate) struct State(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) config: PlaneConfig,
     pub(crate) store: Arc<dyn Store>,
+    /// What each request reads of it.
+    pub(crate) reads: Reads,
     pub(crate) artifacts: Arc<dyn ArtifactSource>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) wakeups: Arc<Wakeups>,

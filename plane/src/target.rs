@@ -82,7 +82,7 @@ type Resolved = Result<Vec<Node>, String>;
 
 /// The node, if the project may use it. One of another project is as unknown as one that is not there.
 async fn one(state: &State, project: &Project, name: &str) -> Result<Resolved, StoreError> {
-    let node = match state.store.node_by_name(name).await? {
+    let node = match state.reads.node_by_name(name).await? {
         Some(node) => Some(node),
         None => match name.parse::<NodeId>() {
             Ok(id) => state.store.node(id).await?,

@@ -123,7 +123,7 @@ impl Asking<'_> {
                 Err(reason) => Err(not_let_in(reason)),
             };
         }
-        let token = state.store.token_by_hash(SecretHash::of(token)).await?;
+        let token = state.reads.token(SecretHash::of(token)).await?;
         let valid = token.filter(|token| token.is_valid_at(state.clock.now()));
         Ok(valid.map(|valid| {
             uses::note(state, &valid);
@@ -253,7 +253,7 @@ async fn node(
     administer: bool,
 ) -> Result<Node, Problem> {
     let name = place.params.get("node");
-    let mut found = state.store.node_by_name(name).await?;
+    let mut found = state.reads.node_by_name(name).await?;
     if let (None, Ok(id)) = (&found, name.parse::<NodeId>()) {
         found = state.store.node(id).await?;
     }

@@ -127,7 +127,7 @@ pub(crate) async fn conclude(
 /// Decides, and changes nothing.
 pub(crate) async fn decide(state: &State, asked: &Asked<'_>) -> Result<Decision, StoreError> {
     let graph = &asked.plan.graph;
-    let overlays = state.store.policy_chain(asked.project, &graph.operation_type).await?;
+    let overlays = state.reads.policy_chain(asked.project, &graph.operation_type).await?;
     let resolved = resolve(&overlays);
     let subject = Subject {
         target_kind: asked.target_kind,

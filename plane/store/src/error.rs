@@ -1,9 +1,9 @@
 //! Why a store did not do what it was asked.
 
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 
 /// A verb that did not happen. Nothing of it was written, unless it is said otherwise.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database did not answer, or refused the write: disk full, file gone, shutting down. When the connection
     /// was lost while the write was committed, as its source says then, it may have happened: ask again.
@@ -13,7 +13,7 @@ pub enum StoreError {
         verb: &'static str,
         /// What the database said.
         #[source]
-        source: Box<dyn Error + Send + Sync>,
+        source: Arc<dyn Error + Send + Sync>,
     },
     /// A row does not have the form it was written with.
     #[error("the database holds a malformed {what}; restore it from a backup")]
@@ -22,7 +22,7 @@ pub enum StoreError {
         what: &'static str,
         /// What is wrong with it.
         #[source]
-        source: Box<dyn Error + Send + Sync>,
+        source: Arc<dyn Error + Send + Sync>,
     },
     /// What the verb is about is not there.
     #[error("there is no {what} `{name}`")]
@@ -55,6 +55,6 @@ impl StoreError {
 
     /// A row cannot be read.
     pub fn corrupt(what: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Corrupt { what, source: source.into() }
+        Self::Corrupt { what, source: source.into().into() }
     }
 }
