@@ -51,7 +51,7 @@ impl AuditStore for SqliteStore {
             sqlx::query_as("SELECT * FROM audit_logs WHERE sequence > $1 ORDER BY sequence LIMIT $2")
                 .bind(page.after.unwrap_or(0))
                 .bind(page.size)
-                .fetch_all(&self.readers)
+                .fetch_all(&mut *self.readers.take("audit").await?)
                 .await
                 .map_err(unavailable("audit"))?;
         rows.into_iter().map(AuditRow::record).collect()
@@ -69,7 +69,7 @@ impl AuditStore for SqliteStore {
         .bind(operation.to_string())
         .bind(page.after.unwrap_or(0))
         .bind(page.size)
-        .fetch_all(&self.readers)
+        .fetch_all(&mut *self.readers.take("denied_calls").await?)
         .await
         .map_err(unavailable("denied calls"))?;
         rows.into_iter().map(DeniedRow::call).collect()

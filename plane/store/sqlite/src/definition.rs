@@ -168,7 +168,7 @@ impl DefinitionStore for SqliteStore {
         let found: Option<DefinitionRow> =
             sqlx::query_as("SELECT * FROM operation_definition_versions WHERE definition_version_id = $1")
                 .bind(id.to_string())
-                .fetch_optional(&self.readers)
+                .fetch_optional(&mut *self.readers.take("definition").await?)
                 .await
                 .map_err(unavailable("definition"))?;
         found.map(DefinitionRow::version).transpose()
@@ -183,7 +183,7 @@ impl DefinitionStore for SqliteStore {
             sqlx::query_as("SELECT * FROM operation_definition_versions WHERE operation_type = $1 AND version = $2")
                 .bind(operation_type.as_str())
                 .bind(version.as_str())
-                .fetch_optional(&self.readers)
+                .fetch_optional(&mut *self.readers.take("definition_version").await?)
                 .await
                 .map_err(unavailable("definition_version"))?;
         found.map(DefinitionRow::version).transpose()
@@ -198,7 +198,7 @@ impl DefinitionStore for SqliteStore {
             .bind(audit::PLATFORM)
             .bind(action)
             .bind(format!("operation-definitions/{id}"))
-            .fetch_one(&self.readers)
+            .fetch_one(&mut *self.readers.take("definition_moved").await?)
             .await
             .map_err(unavailable("definition_moved"))?;
         at.map(|at| row::time(WHAT, at)).transpose()
@@ -207,7 +207,7 @@ impl DefinitionStore for SqliteStore {
     async fn definitions(&self) -> Result<Vec<DefinitionVersion>, StoreError> {
         let rows: Vec<DefinitionRow> =
             sqlx::query_as("SELECT * FROM operation_definition_versions ORDER BY operation_type, version_number")
-                .fetch_all(&self.readers)
+                .fetch_all(&mut *self.readers.take("definitions").await?)
                 .await
                 .map_err(unavailable("definitions"))?;
         rows.into_iter().map(DefinitionRow::version).collect()

@@ -6,7 +6,7 @@ use fettle_store::StoreError;
 
 /// Makes the error of a verb that the database did not complete.
 pub(crate) fn unavailable<E: Into<Box<dyn Error + Send + Sync>>>(verb: &'static str) -> impl FnOnce(E) -> StoreError {
-    move |source| StoreError::Unavailable { verb, source: source.into() }
+    move |source| StoreError::Unavailable { verb, source: source.into().into() }
 }
 
 /// The writer is closed.

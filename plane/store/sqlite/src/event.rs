@@ -20,7 +20,7 @@ impl EventStore for SqliteStore {
         .bind(operation.to_string())
         .bind(page.after.unwrap_or(0))
         .bind(page.size)
-        .fetch_all(&self.readers)
+        .fetch_all(&mut *self.readers.take("events").await?)
         .await
         .map_err(unavailable("events"))?;
         rows.into_iter().map(EventRow::event).collect()
@@ -31,7 +31,7 @@ impl EventStore for SqliteStore {
             sqlx::query_as("SELECT * FROM outbox_events WHERE sequence > $1 ORDER BY sequence LIMIT $2")
                 .bind(page.after.unwrap_or(0))
                 .bind(page.size)
-                .fetch_all(&self.readers)
+                .fetch_all(&mut *self.readers.take("outbox").await?)
                 .await
                 .map_err(unavailable("outbox"))?;
         rows.into_iter().map(EventRow::event).collect()
@@ -39,7 +39,7 @@ impl EventStore for SqliteStore {
 
     async fn newest_event(&self) -> Result<i64, StoreError> {
         sqlx::query_scalar("SELECT coalesce(max(sequence), 0) FROM outbox_events")
-            .fetch_one(&self.readers)
+            .fetch_one(&mut *self.readers.take("newest_event").await?)
             .await
             .map_err(unavailable("newest_event"))
     }

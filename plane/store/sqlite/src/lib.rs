@@ -17,6 +17,7 @@ mod node_set;
 mod operation;
 mod policy;
 mod project;
+mod readers;
 mod retention;
 mod task;
 mod token;
@@ -33,18 +34,15 @@ use async_trait::async_trait;
 use fettle_store::{Health, StoreError, change::Listener, task::MOST_LEASES};
 use fettle_store_rows::row;
 use sqlx::{
-    ConnectOptions as _, SqlitePool,
+    ConnectOptions as _,
     migrate::Migrator,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
 };
 
-use crate::{error::unavailable, lane::Lane, writer::Writer};
+use crate::{error::unavailable, lane::Lane, readers::Readers, writer::Writer};
 
 /// From the first version of the tables to this one.
 static MIGRATIONS: Migrator = sqlx_macros::migrate!("./migrations");
-
-/// Connections that read at the same time.
-const READERS: u32 = 4;
 
 /// How long to wait for another process that writes: the command line beside a running plane.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,7 +58,7 @@ pub struct SqliteStore {
     extensions: Lane<task::held::Extend>,
     reports: Lane<task::report::Apply>,
     endings: Lane<task::finish::Finish>,
-    readers: SqlitePool,
+    readers: Readers,
     /// Leases of a task that may be lost.
     most_leases: AtomicU32,
 }
@@ -85,13 +83,7 @@ impl SqliteStore {
             .disable_statement_logging();
         let mut connection = options.connect().await.map_err(unavailable("open"))?;
         MIGRATIONS.run(&mut connection).await.map_err(unavailable("migrate"))?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(READERS)
-            // There is no network between: a ping would double the cost of a small read.
-            .test_before_acquire(false)
-            .connect_with(options.create_if_missing(false).pragma("query_only", "ON"))
-            .await
-            .map_err(unavailable("open"))?;
+        let readers = Readers::open(options).await?;
         let writer = Writer::start(connection, listener);
         Ok(Self {
             writer,
@@ -108,7 +100,10 @@ impl SqliteStore {
 #[async_trait]
 impl Health for SqliteStore {
     async fn check_health(&self) -> Result<(), StoreError> {
-        sqlx::query("SELECT 1").execute(&self.readers).await.map_err(unavailable("check_health"))?;
+        sqlx::query("SELECT 1")
+            .execute(&mut *self.readers.take("check_health").await?)
+            .await
+            .map_err(unavailable("check_health"))?;
         // Readers may answer long after nothing can be written any more.
         self.writer.run("check_health", |_| Box::pin(async { Ok(()) })).await
     }

@@ -59,7 +59,7 @@ impl LogStore for SqliteStore {
         .bind(step.map(StepId::as_str))
         .bind(page.size)
         .bind(node.map(|id| id.to_string()))
-        .fetch_all(&self.readers)
+        .fetch_all(&mut *self.readers.take("logs").await?)
         .await
         .map_err(unavailable("logs"))?;
         let mut filling = Filling::new(node, step, page);
@@ -76,7 +76,7 @@ impl LogStore for SqliteStore {
         )
         .bind(bounds.lines)
         .bind(most)
-        .fetch_all(&self.readers)
+        .fetch_all(&mut *self.readers.take("logs_to_close").await?)
         .await
         .map_err(unavailable("logs_to_close"))?;
         rows.into_iter().map(|(id,)| row::parse(WHAT, &id)).collect()
@@ -104,7 +104,7 @@ impl SqliteStore {
         )
         .bind(operation.to_string())
         .bind(filling.reached())
-        .fetch_all(&self.readers)
+        .fetch_all(&mut *self.readers.take("fill").await?)
         .await
         .map_err(unavailable("logs"))?;
         for segment in &segments {
@@ -113,7 +113,7 @@ impl SqliteStore {
                     sqlx::query_scalar("SELECT body FROM log_segments WHERE operation_id = $1 AND last_sequence = $2")
                         .bind(operation.to_string())
                         .bind(segment.last_sequence)
-                        .fetch_optional(&self.readers)
+                        .fetch_optional(&mut *self.readers.take("fill").await?)
                         .await
                         .map_err(unavailable("logs"))?;
                 filling.add(&body.unwrap_or_default())?;

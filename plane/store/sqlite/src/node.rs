@@ -251,7 +251,7 @@ impl NodeStore for SqliteStore {
     async fn node(&self, id: NodeId) -> Result<Option<Node>, StoreError> {
         let found: Option<NodeRow> = sqlx::query_as(columns!("WHERE node_id = $1"))
             .bind(id.to_string())
-            .fetch_optional(&self.readers)
+            .fetch_optional(&mut *self.readers.take("node").await?)
             .await
             .map_err(unavailable("node"))?;
         found.map(NodeRow::node).transpose()
@@ -260,7 +260,7 @@ impl NodeStore for SqliteStore {
     async fn node_by_name(&self, name: &str) -> Result<Option<Node>, StoreError> {
         let found: Option<NodeRow> = sqlx::query_as(columns!("WHERE name = $1"))
             .bind(name)
-            .fetch_optional(&self.readers)
+            .fetch_optional(&mut *self.readers.take("node_by_name").await?)
             .await
             .map_err(unavailable("node_by_name"))?;
         found.map(NodeRow::node).transpose()
@@ -271,15 +271,17 @@ impl NodeStore for SqliteStore {
             "SELECT revoked_at IS NOT NULL AS is_revoked, secret_hash, asked_by_hash FROM nodes WHERE node_id = $1";
         let found: Option<StandingRow> = sqlx::query_as(sql)
             .bind(id.to_string())
-            .fetch_optional(&self.readers)
+            .fetch_optional(&mut *self.readers.take("node_standing").await?)
             .await
             .map_err(unavailable("node_standing"))?;
         found.map(StandingRow::standing).transpose()
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
-        let rows: Vec<NodeRow> =
-            sqlx::query_as(columns!("ORDER BY name")).fetch_all(&self.readers).await.map_err(unavailable("nodes"))?;
+        let rows: Vec<NodeRow> = sqlx::query_as(columns!("ORDER BY name"))
+            .fetch_all(&mut *self.readers.take("nodes").await?)
+            .await
+            .map_err(unavailable("nodes"))?;
         rows.into_iter().map(NodeRow::node).collect()
     }
 }

@@ -63,7 +63,7 @@ impl NodeSetStore for SqliteStore {
                 .bind(project.as_str())
                 .bind(kind.name())
                 .bind(name.as_str())
-                .fetch_optional(&self.readers)
+                .fetch_optional(&mut *self.readers.take("node_set").await?)
                 .await
                 .map_err(unavailable("node_set"))?;
         found.map(NodeSetRow::set).transpose()
@@ -74,7 +74,7 @@ impl NodeSetStore for SqliteStore {
             sqlx::query_as("SELECT * FROM node_sets WHERE project_id = $1 AND kind = $2 ORDER BY name")
                 .bind(project.as_str())
                 .bind(kind.name())
-                .fetch_all(&self.readers)
+                .fetch_all(&mut *self.readers.take("node_sets").await?)
                 .await
                 .map_err(unavailable("node_sets"))?;
         rows.into_iter().map(NodeSetRow::set).collect()

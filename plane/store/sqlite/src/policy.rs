@@ -147,7 +147,7 @@ impl PolicyStore for SqliteStore {
         scope: &PolicyScope,
         operation_type: &OperationType,
     ) -> Result<Option<PolicyDocument>, StoreError> {
-        let mut reader = self.readers.acquire().await.map_err(unavailable("policy"))?;
+        let mut reader = self.readers.take("policy").await?;
         read(&mut reader, scope, operation_type).await
     }
 
@@ -167,7 +167,7 @@ impl PolicyStore for SqliteStore {
         .bind(project_id)
         .bind(page.after.as_ref().map_or("", OperationType::as_str))
         .bind(page.size)
-        .fetch_all(&self.readers)
+        .fetch_all(&mut *self.readers.take("policies").await?)
         .await
         .map_err(unavailable("policies"))?;
         rows.into_iter().map(PolicyRow::policy).collect()
@@ -187,7 +187,7 @@ impl PolicyStore for SqliteStore {
         .bind(project.org_id.as_str())
         .bind(project.project_id.as_str())
         .bind(operation_type.as_str())
-        .fetch_all(&self.readers)
+        .fetch_all(&mut *self.readers.take("policy_chain").await?)
         .await
         .map_err(unavailable("policy_chain"))?;
         rows.into_iter().map(PolicyRow::policy).collect()
@@ -200,7 +200,7 @@ impl PolicyStore for SqliteStore {
         )
         .bind(id.to_string())
         .bind(project.as_str())
-        .fetch_optional(&self.readers)
+        .fetch_optional(&mut *self.readers.take("decision").await?)
         .await
         .map_err(unavailable("decision"))?;
         row::optional_document("decision", found.as_deref())

@@ -47,7 +47,7 @@ impl ProjectStore for SqliteStore {
     async fn project(&self, project_id: &Label) -> Result<Option<Project>, StoreError> {
         let found: Option<(String,)> = sqlx::query_as("SELECT org_id FROM projects WHERE project_id = $1")
             .bind(project_id.as_str())
-            .fetch_optional(&self.readers)
+            .fetch_optional(&mut *self.readers.take("project").await?)
             .await
             .map_err(unavailable("project"))?;
         found
@@ -60,7 +60,7 @@ impl ProjectStore for SqliteStore {
             "SELECT EXISTS (SELECT 1 FROM projects WHERE org_id = $1) OR EXISTS (SELECT 1 FROM tokens WHERE org_id = $1)",
         )
         .bind(org_id.as_str())
-        .fetch_one(&self.readers)
+        .fetch_one(&mut *self.readers.take("has_organisation").await?)
         .await
         .map_err(unavailable("has_organisation"))
     }

@@ -115,7 +115,7 @@ impl RetentionStore for SqliteStore {
         .bind(after.map_or_else(String::new, |after| after.operation.to_string()))
         .bind(failed)
         .bind(most)
-        .fetch_all(&self.readers)
+        .fetch_all(&mut *self.readers.take("ended_operations").await?)
         .await
         .map_err(unavailable("ended_operations"))?;
         let ended = |(id, at): (String, i64)| Ok(Ended { operation: row::parse(WHAT, &id)?, at: row::time(WHAT, at)? });

@@ -135,7 +135,7 @@ impl TokenStore for SqliteStore {
 
     async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
         let rows: Vec<TokenRow> = sqlx::query_as(tokens!("ORDER BY token_id DESC"))
-            .fetch_all(&self.readers)
+            .fetch_all(&mut *self.readers.take("tokens").await?)
             .await
             .map_err(unavailable("tokens"))?;
         rows.into_iter().map(TokenRow::token).collect()
@@ -181,7 +181,7 @@ impl TokenStore for SqliteStore {
             "WHERE secret_hash = $1 OR previous_hash = $1"
         ))
         .bind(hash.hex())
-        .fetch_optional(&self.readers)
+        .fetch_optional(&mut *self.readers.take("token_by_hash").await?)
         .await
         .map_err(unavailable("token_by_hash"))?;
         found.map(TokenRow::token).transpose()

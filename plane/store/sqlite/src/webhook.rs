@@ -204,7 +204,7 @@ impl WebhookStore for SqliteStore {
                 .bind(id.to_string())
                 .bind(scope.org_id().as_str())
                 .bind(scope.project_id())
-                .fetch_optional(&self.readers)
+                .fetch_optional(&mut *self.readers.take("webhook").await?)
                 .await
                 .map_err(unavailable("webhook"))?;
         found.map(WebhookRow::webhook).transpose()
@@ -215,7 +215,7 @@ impl WebhookStore for SqliteStore {
             sqlx::query_as(webhooks!("WHERE org_id = $1 AND project_id = $2 ORDER BY webhook_id"))
                 .bind(scope.org_id().as_str())
                 .bind(scope.project_id())
-                .fetch_all(&self.readers)
+                .fetch_all(&mut *self.readers.take("webhooks").await?)
                 .await
                 .map_err(unavailable("webhooks"))?;
         rows.into_iter().map(WebhookRow::webhook).collect()
@@ -223,7 +223,7 @@ impl WebhookStore for SqliteStore {
 
     async fn every_webhook(&self) -> Result<Vec<Webhook>, StoreError> {
         let rows: Vec<WebhookRow> = sqlx::query_as(webhooks!("ORDER BY webhook_id"))
-            .fetch_all(&self.readers)
+            .fetch_all(&mut *self.readers.take("every_webhook").await?)
             .await
             .map_err(unavailable("every_webhook"))?;
         rows.into_iter().map(WebhookRow::webhook).collect()
@@ -253,7 +253,7 @@ impl WebhookStore for SqliteStore {
                 .bind(id.to_string())
                 .bind(page.after.unwrap_or(0))
                 .bind(page.size)
-                .fetch_all(&self.readers)
+                .fetch_all(&mut *self.readers.take("dead_letters").await?)
                 .await
                 .map_err(unavailable("dead_letters"))?;
         rows.into_iter().map(DeadLetterRow::letter).collect()
@@ -278,7 +278,7 @@ impl WebhookStore for SqliteStore {
             "WHERE webhook_id = $1 AND replay_at IS NOT NULL ORDER BY replay_at, sequence LIMIT 100"
         ))
         .bind(id.to_string())
-        .fetch_all(&self.readers)
+        .fetch_all(&mut *self.readers.take("replays").await?)
         .await
         .map_err(unavailable("replays"))?;
         rows.into_iter().map(DeadLetterRow::letter).collect()
@@ -286,7 +286,7 @@ impl WebhookStore for SqliteStore {
 
     async fn has_active_webhooks(&self) -> Result<bool, StoreError> {
         sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM webhooks WHERE state = 'active')")
-            .fetch_one(&self.readers)
+            .fetch_one(&mut *self.readers.take("has_active_webhooks").await?)
             .await
             .map_err(unavailable("has_active_webhooks"))
     }
@@ -323,7 +323,7 @@ impl WebhookStore for SqliteStore {
 
     async fn count_dead_letters(&self) -> Result<u64, StoreError> {
         let count: i64 = sqlx::query_scalar("SELECT count(*) FROM webhook_dead_letters")
-            .fetch_one(&self.readers)
+            .fetch_one(&mut *self.readers.take("count_dead_letters").await?)
             .await
             .map_err(unavailable("count_dead_letters"))?;
         row::number("webhook", count)

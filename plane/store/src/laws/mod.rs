@@ -35,7 +35,7 @@ macro_rules! laws {
             nodes: a_join_token_is_used_up, a_lost_answer_does_not_use_a_join_token_up_twice, a_name_is_not_taken_over,
                 an_expired_join_token_joins_nobody, a_heartbeat_is_remembered, a_certificate_is_remembered,
                 a_revoked_node_gets_no_certificate, a_key_belongs_to_one_node,
-                labels_of_a_join_token_stay;
+                labels_of_a_join_token_stay, a_question_that_is_given_up_spoils_no_other;
             node_sets: a_node_set_holds_what_was_put_last, a_node_set_is_gone_once_it_is_deleted;
             operations: creating_writes_everything_at_once, a_key_makes_one_operation,
                 a_key_with_another_request_is_refused, the_same_key_at_once_makes_one_operation, lists_are_paged,

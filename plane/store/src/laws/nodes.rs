@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use futures::{FutureExt as _, future::join_all};
+
 use super::fixture::{all, at, join_token, joining, new_join_token, node, when};
 use crate::{
     Store, StoreError,
@@ -49,6 +51,20 @@ pub async fn a_name_is_not_taken_over(store: &dyn Store) {
     let unknown = store.update_node(NodeId::new(ulid::Ulid::nil()), first.facts.clone(), when(2)).await;
     assert!(matches!(unknown, Err(StoreError::NotFound { .. })));
     store.join_node(joining(3, "free", 1), SecretHash::of("join"), when(3)).await.unwrap();
+}
+
+/// Whoever stops waiting for an answer keeps nobody from the next one, and changes none.
+pub async fn a_question_that_is_given_up_spoils_no_other(store: &dyn Store) {
+    let [first, second] = [node(store, 1, 1).await, node(store, 2, 1).await];
+    for _ in 0..50 {
+        // More than any store has connections.
+        (0..12).for_each(|_| drop(store.nodes().now_or_never()));
+        let names = [&first.facts.name, &second.facts.name].map(|name| store.node_by_name(name));
+        drop(futures::future::select_all(names).await);
+        let found = join_all([&first, &second].map(|node| store.node_by_name(&node.facts.name))).await;
+        let found: Vec<_> = found.into_iter().map(|found| found.unwrap().unwrap().id).collect();
+        assert_eq!(found, [first.id, second.id]);
+    }
 }
 
 /// Time ends a join token.

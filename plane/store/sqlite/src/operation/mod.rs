@@ -32,12 +32,12 @@ impl OperationStore for SqliteStore {
     }
 
     async fn operation(&self, project: &Label, id: OperationId) -> Result<Option<Operation>, StoreError> {
-        let mut reader = self.readers.acquire().await.map_err(unavailable("operation"))?;
+        let mut reader = self.readers.take("operation").await?;
         read::by_id(&mut reader, project, id).await
     }
 
     async fn operation_by_key(&self, project: &Label, key: &str) -> Result<Option<Operation>, StoreError> {
-        let mut reader = self.readers.acquire().await.map_err(unavailable("operation_by_key"))?;
+        let mut reader = self.readers.take("operation_by_key").await?;
         read::by_key(&mut reader, project, key).await
     }
 
@@ -47,12 +47,12 @@ impl OperationStore for SqliteStore {
         status: Option<OperationStatus>,
         page: Page<OperationId>,
     ) -> Result<Vec<Operation>, StoreError> {
-        let mut reader = self.readers.acquire().await.map_err(unavailable("operations"))?;
+        let mut reader = self.readers.take("operations").await?;
         read::list(&mut reader, project, status, page).await
     }
 
     async fn steps(&self, id: OperationId) -> Result<Vec<Step>, StoreError> {
-        let mut reader = self.readers.acquire().await.map_err(unavailable("steps"))?;
+        let mut reader = self.readers.take("steps").await?;
         read::steps(&mut reader, id).await
     }
 
@@ -71,7 +71,7 @@ impl OperationStore for SqliteStore {
     }
 
     async fn node_tasks(&self, id: OperationId, heard_since: Timestamp) -> Result<Vec<NodeTask>, StoreError> {
-        let mut reader = self.readers.acquire().await.map_err(unavailable("node_tasks"))?;
+        let mut reader = self.readers.take("node_tasks").await?;
         waiting::node_tasks(&mut reader, id, heard_since).await
     }
 
@@ -132,7 +132,7 @@ impl OperationStore for SqliteStore {
             "SELECT min(deadline) FROM operations
              WHERE deadline IS NOT NULL AND finished_at IS NULL AND deadline_passed = 0",
         )
-        .fetch_one(&self.readers)
+        .fetch_one(&mut *self.readers.take("next_operation_deadline").await?)
         .await
         .map_err(unavailable("next_operation_deadline"))?;
         row::optional_time("operation", next)

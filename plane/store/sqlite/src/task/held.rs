@@ -15,7 +15,7 @@ pub(crate) use fettle_store_rows::task::Held;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use sqlx::{Executor, Sqlite, SqlitePool};
+use sqlx::{Executor, Sqlite, SqliteConnection};
 
 use crate::{audit, error::unavailable, lane::Together, list, operation::subject, row, writer::Unit};
 
@@ -45,8 +45,8 @@ async fn one(connection: impl Executor<'_, Database = Sqlite>, task_id: TaskId) 
 }
 
 /// The same beside the writer.
-pub(crate) async fn look(readers: &SqlitePool, task_id: TaskId) -> Result<Option<Held>, StoreError> {
-    one(readers, task_id).await
+pub(crate) async fn look(reader: &mut SqliteConnection, task_id: TaskId) -> Result<Option<Held>, StoreError> {
+    one(reader, task_id).await
 }
 
 /// Writes down that a step is given a credential.

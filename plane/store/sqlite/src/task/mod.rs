@@ -36,7 +36,7 @@ impl TaskStore for SqliteStore {
         context: Context,
     ) -> Result<Vec<Lease>, StoreError> {
         // Most wake-ups find nothing; a look costs less than a turn at the writer.
-        let mut reader = self.readers.acquire().await.map_err(unavailable("lease_tasks"))?;
+        let mut reader = self.readers.take("lease_tasks").await?;
         if wanted.most() == 0 || !lease::any_ready(&mut reader, node_id).await? {
             return Ok(Vec::new());
         }
@@ -49,7 +49,7 @@ impl TaskStore for SqliteStore {
     }
 
     async fn ready_tasks(&self, node_id: NodeId) -> Result<Vec<ReadyTask>, StoreError> {
-        let mut reader = self.readers.acquire().await.map_err(unavailable("ready_tasks"))?;
+        let mut reader = self.readers.take("ready_tasks").await?;
         queue::ready_tasks(&mut reader, node_id).await
     }
 
@@ -104,7 +104,7 @@ impl TaskStore for SqliteStore {
     }
 
     async fn held_task(&self, lease: LeaseKey) -> Result<Option<HeldTask>, StoreError> {
-        let found = held::look(&self.readers, lease.task_id).await?;
+        let found = held::look(&mut *self.readers.take("held_task").await?, lease.task_id).await?;
         found.filter(|held| held.fence(&lease) == Fence::Current).map(|held| held.task()).transpose()
     }
 
@@ -150,7 +150,7 @@ impl TaskStore for SqliteStore {
 
     async fn next_lease_deadline(&self) -> Result<Option<Timestamp>, StoreError> {
         let (earliest,): (Option<i64>,) = sqlx::query_as("SELECT min(deadline) FROM tasks WHERE status = 'leased'")
-            .fetch_one(&self.readers)
+            .fetch_one(&mut *self.readers.take("next_lease_deadline").await?)
             .await
             .map_err(unavailable("next_lease_deadline"))?;
         row::optional_time("task", earliest)
@@ -161,7 +161,7 @@ impl TaskStore for SqliteStore {
             "SELECT coalesce(sum(status = 'ready'), 0), coalesce(sum(status = 'leased'), 0)
              FROM tasks WHERE status IN ('ready', 'leased')",
         )
-        .fetch_one(&self.readers)
+        .fetch_one(&mut *self.readers.take("open_tasks").await?)
         .await
         .map_err(unavailable("open_tasks"))?;
         Ok(OpenTasks { ready: row::number("task", ready)?, leased: row::number("task", leased)? })
@@ -173,7 +173,7 @@ impl TaskStore for SqliteStore {
              ORDER BY task_id",
         )
         .bind(node_id.to_string())
-        .fetch_all(&self.readers)
+        .fetch_all(&mut *self.readers.take("cancel_requests").await?)
         .await
         .map_err(unavailable("cancel_requests"))?;
         rows.iter().map(|(id,)| row::parse("task", id)).collect()
