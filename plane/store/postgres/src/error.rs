@@ -31,7 +31,7 @@ pub(crate) struct Unknown(pub(crate) String);
 #[derive(Debug, thiserror::Error)]
 #[error("all {connections} connections for reading were in use, or none could be opened, for {seconds} s")]
 pub(crate) struct Exhausted {
-    pub(crate) connections: u32,
+    pub(crate) connections: usize,
     pub(crate) seconds: u64,
 }
 
@@ -113,6 +113,10 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    pub(crate) fn unusable(options: &PgConnectOptions, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Other { place: place(options), source: source.into() }
+    }
+
     pub(crate) fn of(options: &PgConnectOptions, source: sqlx::Error) -> Self {
         let place = place(options);
         let code = source.as_database_error().and_then(|error| error.code()).map(std::borrow::Cow::into_owned);

@@ -70,7 +70,7 @@ impl PostgresStore {
         Box::pin(MIGRATIONS.run(&mut connection)).await.map_err(|error| OpenError::of_migration(&options, error))?;
         connection::with_limits(&mut connection).await.map_err(|error| OpenError::of(&options, error))?;
         let writes_as = Arc::new(AtomicU32::new(0));
-        let reader = Reader::new(&options);
+        let reader = Reader::new((*options).clone()).map_err(|error| OpenError::unusable(&options, error))?;
         let ears = Box::pin(Ears::start(&options, Arc::clone(&listener), Arc::clone(&writes_as))).await?;
         let writer = Writer::start(options, connection, listener, writes_as);
         let (extensions, reports, endings) = (Lane::default(), Lane::default(), Lane::default());
